@@ -1,0 +1,1 @@
+"""Arrays that are larger than memory and live in one ordinary file."""
