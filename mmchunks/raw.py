@@ -63,10 +63,10 @@ def raw_layout(
         base, inner = element.subdtype
         msg = f"dtype {element} is an array of every element; write {base} and add {inner} to shape"
         raise LayoutError(msg)
-    held = file_nbytes - offset
-    if held < 0:
-        msg = f"offset {offset:,} lies after the end of the file, which holds {file_nbytes:,} bytes"
+    if not 0 <= offset <= file_nbytes:
+        msg = f"offset {offset:,} lies outside the file, which holds {file_nbytes:,} bytes"
         raise LayoutError(msg)
+    held = file_nbytes - offset
     lengths = _to_the_end((-1,) if shape is None else as_shape(shape), element, held)
     layout = Layout(shape=lengths, dtype=element, order=order, offset=offset)
     if layout.nbytes > held:
