@@ -148,12 +148,13 @@ def align_grid(grid: Grid, *, page: int, grow: bool, limit_nbytes: int) -> tuple
         else:
             cuts[axis] = _moved(cuts[axis], comb, grow=grow)
             moved = Grid(layout=grid.layout, cuts=tuple(cuts))
-            if moved.chunk_nbytes > limit_nbytes:
-                obstacles.append(_too_large(axis, comb, moved, page, limit_nbytes))
+            if moved.cut_axis != axis:
+                obstacles.append(_beyond(grid, axis, comb, page))
+            elif moved.chunk_nbytes > limit_nbytes:
+                obstacles.append(_too_large(moved, axis, comb, page, limit_nbytes))
                 break
-            if moved.cut_axis == axis:
+            else:
                 return moved, _success(grid, moved, axis, comb, page)
-            obstacles.append(_beyond(axis, comb, grid.layout.shape[axis], page))
         cuts[axis] = whole(grid.layout.shape[axis])
     return grid, Alignment(outcome="not alignable", reason=obstacles[0])
 
@@ -189,9 +190,7 @@ def _already(grid: Grid, page: int) -> str:
 def _success(before: Grid, after: Grid, axis: int, comb: Comb, page: int) -> Alignment:
     """Say what was moved, and by how much chunks grew."""
     reason = (
-        f"every {_ordinal(comb.period)} boundary of axis {axis}"
-        f"{f' from index {comb.first}' if comb.first else ''} falls on a {page}-byte page, so "
-        f"chunks of {after.cuts[axis].largest} along it share none"
+        f"{_every(comb, axis, page)}, so chunks of {after.cuts[axis].largest} along it share none"
     )
     if after.chunk_nbytes <= before.chunk_nbytes:
         return Alignment(outcome="aligned", reason=reason)
@@ -203,42 +202,49 @@ def _never(grid: Grid, axis: int, page: int) -> str:
     """Say why no boundary of `axis` falls on a page in every row."""
     layout = grid.layout
     stride = layout.strides[axis]
-    row_nbytes = stride * layout.shape[axis]
-    if grid.rows(axis) == 1 or page_boundaries(layout.offset, stride, page) is None:
-        created = page_boundaries(4096, stride, page) if grid.rows(axis) == 1 else None
+    if page_boundaries(layout.offset, stride, page):
         return (
-            f"rows of axis {axis} are {stride} bytes and data starts at byte {layout.offset}, so "
-            f"no row boundary ever falls on a {page}-byte page"
-        ) + (
-            "; np.save pads headers to 64 bytes, a file from create_npy starts its data at byte "
-            f"4096 and would align every {_ordinal(created.period)} row"
-            if created
-            else ""
+            f"axis {axis} is cut inside rows of {stride * layout.shape[axis]} bytes that start at "
+            f"byte {layout.offset}, and its cuts fall on {page}-byte pages only if both are "
+            f"multiples of {page}"
         )
+    reason = (
+        f"rows of axis {axis} are {stride} bytes and data starts at byte {layout.offset}, so no "
+        f"row boundary ever falls on a {page}-byte page"
+    )
+    created = page_boundaries(4096, stride, page)
+    if grid.rows(axis) > 1 or created is None:
+        return reason
     return (
-        f"axis {axis} is cut inside rows of {row_nbytes} bytes from byte {layout.offset}, and both "
-        f"would have to be multiples of {page} for the cuts to fall on {page}-byte pages"
+        f"{reason}; np.save pads headers to 64 bytes, a file from create_npy starts its data at "
+        f"byte 4096 and would align every {_ordinal(created.period)}row"
     )
 
 
-def _too_large(axis: int, comb: Comb, moved: Grid, page: int, limit: int) -> str:
+def _too_large(moved: Grid, axis: int, comb: Comb, page: int, limit: int) -> str:
     """Say that alignment would cost too much, and how to ask for it all the same."""
     return (
-        f"only every {_ordinal(comb.period)} boundary of axis {axis} falls on a {page}-byte page, "
-        f"and chunks of {moved.chunk_nbytes:,} bytes are more than the {limit:,} allowed here; "
-        f"write chunks={moved.spelled}, align={page} to have them"
+        f"only {_every(comb, axis, page)}, and chunks of {moved.chunk_nbytes:,} bytes are more "
+        f"than the {limit:,} allowed here; write chunks={moved.spelled}, align={page} to have them"
     )
 
 
-def _beyond(axis: int, comb: Comb, length: int, page: int) -> str:
+def _beyond(grid: Grid, axis: int, comb: Comb, page: int) -> str:
     """Say that only the whole axis is aligned."""
+    length = grid.layout.shape[axis]
+    return f"only {_every(comb, axis, page)}, and with {length} of them one piece would be left"
+
+
+def _every(comb: Comb, axis: int, page: int) -> str:
+    """Say which boundaries fall on pages."""
+    start = f" from index {comb.first}" if comb.first else ""
     return (
-        f"only every {_ordinal(comb.period)} boundary of axis {axis} falls on a {page}-byte page, "
-        f"and with {length} rows a single chunk would be left"
+        f"every {_ordinal(comb.period)}boundary of axis {axis}{start} falls on a {page}-byte page"
     )
 
 
 def _ordinal(number: int) -> str:
-    """Write 1st, 2nd, 3rd, 4th."""
+    """Write "2nd ", "3rd ", "4th ", and nothing for 1."""
     teen = number % 100 // 10 == 1
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+    ending = "th" if teen else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return "" if number == 1 else f"{number}{ending} "

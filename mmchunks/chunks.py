@@ -66,7 +66,7 @@ def promise(grid: Grid, number: int, *, halo: Halo, page: int) -> Chunk:
             slice(max(0, part.start - before), min(length, part.stop + after))
             for part, (before, after), length in zip(region, halo, layout.shape, strict=True)
         ),
-        offset=span.offset,
+        offset=min(span.offset, layout.stop),  # where nothing is owned, any place will do
         nbytes=span.nbytes,
         contiguous=layout.contiguous(region),
         aligned=runs_on_pages(layout, layout.runs(region), page),

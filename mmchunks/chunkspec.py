@@ -172,8 +172,10 @@ def _auto_sizes(entries: list[Any], layout: Layout, limit_nbytes: int) -> dict[i
     All of them get the same length, as long as none is shorter than it; those are left whole, and
     the others share what that leaves. An axis of an array without bytes is not cut.
     """
-    shape = layout.shape
     autos = {axis for axis, entry in enumerate(entries) if isinstance(entry, str)}
+    if not autos:
+        return {}
+    shape = layout.shape
     # dask counts an entry such as 100 as 100 elements even where the axis is shorter.
     block = math.prod(
         length if _whole_axis(entry) else max(_lengths(entry, axis))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mmchunks.errors import PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Boundaries", "Cuts", "EvenCuts", "ListedCuts", "even", "listed", "whole"]
 
@@ -69,6 +69,11 @@ class EvenCuts:
         return 1 - (self.first - self.length) // self.step
 
     @property
+    def is_cut(self) -> bool:
+        """Whether there are two pieces that hold something."""
+        return self.first < self.length
+
+    @property
     def largest(self) -> int:
         """Length of the longest piece."""
         return max(self.first, min(self.step, self.length - self.first))
@@ -93,14 +98,14 @@ class EvenCuts:
             return (self.first,)
         return (self.first, *(self.step,) * (len(self) - 2), self.last)
 
-    def boundaries(self) -> tuple[Boundaries, ...]:
+    def boundaries(self) -> Iterator[Boundaries]:
         """Describe the places between pieces, in growing order."""
         inner = len(self) - 1
         one = Boundaries(start=self.first, spacing=self.step, count=1, before=self.first)
         more = Boundaries(
             start=self.first + self.step, spacing=self.step, count=inner - 1, before=self.step
         )
-        return (one, more)[: min(inner, 2)]
+        return iter((one, more)[: min(inner, 2)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,11 @@ class ListedCuts:
         return self.stops[-1]
 
     @property
+    def is_cut(self) -> bool:
+        """Whether there are two pieces that hold something."""
+        return any(0 < stop < self.length for stop in self.stops)
+
+    @property
     def largest(self) -> int:
         """Length of the longest piece."""
         return max(self.sizes())
@@ -147,13 +157,13 @@ class ListedCuts:
         """List the lengths of all pieces, as dask does."""
         return tuple(stop - start for start, stop in itertools.pairwise((0, *self.stops)))
 
-    def boundaries(self) -> tuple[Boundaries, ...]:
+    def boundaries(self) -> Iterator[Boundaries]:
         """Describe the places between pieces that are not empty, in growing order."""
-        places = [0, *sorted({stop for stop in self.stops if 0 < stop < self.length})]
-        return tuple(
-            Boundaries(start=place, spacing=1, count=1, before=place - previous)
-            for previous, place in itertools.pairwise(places)
-        )
+        previous = 0
+        for place in self.stops:
+            if previous < place < self.length:
+                yield Boundaries(start=place, spacing=1, count=1, before=place - previous)
+                previous = place
 
 
 Cuts: TypeAlias = EvenCuts | ListedCuts

@@ -83,9 +83,9 @@ def typical_touch(grid: Grid, page: int) -> tuple[int, int]:
 
 def _sizes(grid: Grid, asked: str, target_nbytes: int | None) -> str:
     """Say why chunks are as large as they are."""
-    each = f"{grid.count:,} chunks of up to {grid.largest}, {grid.chunk_nbytes:,} bytes each"
+    each = f"{grid.count:,} of up to {grid.largest}, {grid.chunk_nbytes:,} bytes"
     if target_nbytes is None:
-        return f"chunks={asked} was spelled out: {each}"
+        return f"chunks={asked} was spelled out; the plan has {each}"
     if grid.cut_axis is None:
         return f"chunks={asked} aims at {target_nbytes:,} bytes a chunk, so nothing is cut: {each}"
     why = f"chunks={asked} makes contiguous slabs near {target_nbytes:,} bytes: {each}"
@@ -115,14 +115,13 @@ def _touching(grid: Grid, page: int) -> str:
     if not owned:
         return "a chunk owns no bytes"
     times = f"{touched / owned:.2f} times as many"
+    pages = f"{touched // page:,} pages, {touched:,} bytes ({times})"
     if grid.contiguous:
-        return (
-            f"a chunk owns {owned:,} bytes in one piece and touches pages of {touched:,} ({times})"
-        )
+        return f"a chunk owns {owned:,} bytes in one piece and touches {pages}"
     runs = grid.layout.runs(grid.region(tuple(min(1, n - 1) for n in grid.numblocks)))
     return (
-        f"a chunk owns {owned:,} bytes in {len(runs):,} pieces of {runs.nbytes:,} and touches pages "
-        f"of about {touched:,} ({times}), because axis {grid.cut_axis} is cut inside the rows"
+        f"a chunk owns {owned:,} bytes in {len(runs):,} pieces of {runs.nbytes:,} and touches "
+        f"about {pages}, because axis {grid.cut_axis} is cut inside the rows"
     )
 
 

@@ -86,7 +86,7 @@ class Grid:
         if not self.layout.nbytes:
             return None
         fastest_first = reversed(self.layout.axes)
-        return next((axis for axis in fastest_first if self.cuts[axis].boundaries()), None)
+        return next((axis for axis in fastest_first if self.cuts[axis].is_cut), None)
 
     @property
     def contiguous(self) -> bool:

@@ -213,8 +213,8 @@ class Plan:
 
     def __repr__(self) -> str:
         return (
-            f"<Plan: {len(self):,} of {self.grid.count:,} chunks of up to {self.grid.largest} "
-            f"{self.layout.dtype}, {self.grid.chunk_nbytes:,} bytes each, {self.alignment.outcome}>"
+            f"<Plan: {len(self):,} of {self.grid.count:,} chunks, each up to {self.grid.largest} "
+            f"{self.layout.dtype}, {self.grid.chunk_nbytes:,} bytes, {self.alignment.outcome}>"
         )
 
     def _repr_html_(self) -> str:
@@ -305,7 +305,11 @@ def plan_chunks(
             limit_nbytes=limit_nbytes * (_GROWTH if writing or align != "auto" else 1),
         )
     else:
-        why = "align=None was asked for" if align is None else "sizes spelled out are kept to read"
+        why = (
+            "align=None was asked for"
+            if align is None
+            else "sizes that were spelled out are kept for reading"
+        )
         alignment = Alignment(outcome="kept as asked", reason=why)
     return Plan(
         grid=grid,

@@ -46,18 +46,18 @@ def shared_pages(grid: Grid, page: int) -> int:
     start = grid.layout.offset
     # Ends of rows: the last piece of one row meets the first piece of the next.
     total = _count(start + row_nbytes, rows - 1, row_nbytes, 1, 0, cuts.last * stride, page)
-    for places in cuts.boundaries():
+    for group in cuts.boundaries():
         total += _count(
-            start + places.start * stride,
+            start + group.start * stride,
             rows,
             row_nbytes,
-            places.count,
-            places.spacing * stride,
-            places.before * stride,
+            group.count,
+            group.spacing * stride,
+            group.before * stride,
             page,
         )
     # The very first boundary has none before it, only the header.
-    first_nbytes = cuts.boundaries()[0].start * stride
+    first_nbytes = next(cuts.boundaries()).start * stride
     return total + ((start + first_nbytes) % page > first_nbytes)
 
 
@@ -110,6 +110,8 @@ def _count(
 ) -> int:
     """Count places ``start + i * row + j * column`` that lie 1 to `before` bytes into a page."""
     depth = min(before, page - 1)
+    if rows == columns == 1:
+        return int(1 <= start % page <= depth)
     by_rows, by_columns = _classes(rows, row, page), _classes(columns, column, page)
     if by_rows > by_columns:
         rows, row, columns, column, by_rows = columns, column, rows, row, by_columns
