@@ -19,7 +19,7 @@ from mmchunks.errors import DeviceError
 if TYPE_CHECKING:
     from mmchunks.layout import Order
 
-__all__ = ["Fields", "Form", "device_form", "field", "swap", "unpack"]
+__all__ = ["Fields", "Form", "device_form", "field", "flat", "swap", "unpack"]
 
 _NUMBERS = "?bhilqBHILQefdFD"  # the characters of the dtypes that CuPy computes with
 
@@ -83,6 +83,30 @@ def unpack(data: Any, shape: tuple[int, ...], form: Form, order: Order) -> Any:
     axes = tuple(reversed(range(len(shape))))
     tail = tuple(len(shape) + i for i in range(len(form.tail)))
     return items.reshape(shape[::-1] + form.tail).transpose(axes + tail)
+
+
+def flat(array: Any, ndim: int, order: Order) -> Any | None:
+    """See an array as the dense bytes that `unpack` made it of; None where it is not dense.
+
+    Parameters
+    ----------
+    array : array
+        Elements, with the axes of ``form.tail`` if they are bytes.
+    ndim : int
+        Axes of the array, those of ``form.tail`` not counted.
+    order : {"C", "F"}
+        Order that the bytes are to have.
+
+    Examples
+    --------
+    >>> flat(np.array([[1, 2, 3]], "u1").T, 2, "F").tolist()
+    [1, 2, 3]
+    >>> flat(np.ones((2, 2))[:, :1], 2, "C") is None
+    True
+    """
+    axes = range(ndim) if order == "C" else reversed(range(ndim))
+    turned = array.transpose(*axes, *range(ndim, array.ndim))
+    return turned.reshape(-1).view(np.uint8) if turned.flags.c_contiguous else None
 
 
 def swap(data: Any, word: int, piece_nbytes: int) -> None:
