@@ -19,7 +19,7 @@ import numpy as np
 from mmchunks import hostmemory
 from mmchunks.errors import DeviceError
 from mmchunks.lanes import Lane, RingSpec
-from mmchunks.placement import choose_device, choose_gpu, local_rank
+from mmchunks.placement import choose_device, choose_gpu, local_rank, no_cupy
 from mmchunks.unpacking import device_form, flat, swap, unpack
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def cupy_module() -> Any:
     try:
         import cupy
     except ImportError as error:
-        choose_device("gpu", backend=None, installed=False, count=0)
-        raise AssertionError from error  # not reached: the line above says what to install
+        raise DeviceError(no_cupy('device="gpu"')) from error
     return cupy
 
 
@@ -83,6 +82,7 @@ def count() -> int:
         runtime = cupy_module().cuda.runtime
     except DeviceError:
         return 0
+    _first_pid()
     try:
         return int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError:
@@ -132,9 +132,13 @@ def place() -> int:
         had used a GPU.
     """
     cupy = cupy_module()
-    if count() == 0:
-        choose_device("gpu", backend=None, installed=True, count=0)
-    _refuse_fork(os.getpid())
+    choose_device("gpu", backend=None, installed=True, count=count())
+    if _first_pid() != os.getpid():
+        msg = (
+            "this process was forked from one that had used a GPU, which CUDA cannot survive; "
+            'start workers with "spawn", as local_client() and dask do'
+        )
+        raise DeviceError(msg)
     rank = local_rank(os.environ, _worker_name())
     gpu = choose_gpu(count(), rank=rank, rotated="dask_cuda.initialize" in sys.modules)
     if gpu is not None:
@@ -153,19 +157,10 @@ def _worker_name() -> Any:
         return None
 
 
-_first_pid: list[int] = []
-
-
-def _refuse_fork(pid: int) -> None:
-    """Refuse a process that inherited CUDA by a fork: every call there would fail, or hang."""
-    if not _first_pid:
-        _first_pid.append(pid)
-    if _first_pid[0] != pid:
-        msg = (
-            "this process was forked from one that had used a GPU, which CUDA cannot survive; "
-            'start workers with "spawn", as local_client() and dask do'
-        )
-        raise DeviceError(msg)
+@functools.cache
+def _first_pid() -> int:
+    """Tell which process asked CUDA first; a forked child inherits the answer, and the trouble."""
+    return os.getpid()
 
 
 def memory() -> DeviceMemory:

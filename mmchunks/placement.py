@@ -17,7 +17,7 @@ from mmchunks.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_workers", "choose_device", "choose_gpu", "local_rank"]
+__all__ = ["check_workers", "choose_device", "choose_gpu", "local_rank", "no_cupy"]
 
 # Each launcher's rank of a process on its host, and how many it started there. A lone task's rank
 # is no news: in a SLURM batch script every dask worker inherits SLURM_LOCALID=0.
@@ -29,7 +29,18 @@ _LAUNCHERS = (
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
 
-_INSTALL = "install mmchunks[cuda13] or mmchunks[cuda12], whichever the driver supports"
+
+def no_cupy(what: str) -> str:
+    """Say what to install; `what` needs it.
+
+    Examples
+    --------
+    >>> no_cupy("this")
+    'this needs CuPy, which is not installed; install mmchunks[cuda13] or mmchunks[cuda12]'
+    """
+    return (
+        f"{what} needs CuPy, which is not installed; install mmchunks[cuda13] or mmchunks[cuda12]"
+    )
 
 
 def choose_device(
@@ -68,8 +79,7 @@ def choose_device(
     reason = 'device="gpu"' if asked == "gpu" else "dask's array.backend is cupy: a GPU"
     wanted = asked == "gpu" or backend == "cupy"
     if wanted and not installed:
-        msg = f"{reason} needs CuPy, which is not installed; {_INSTALL}"
-        raise DeviceError(msg)
+        raise DeviceError(no_cupy(reason))
     if wanted and not count:
         msg = f'{reason} was asked for and none answers; write device="cpu", or look at nvidia-smi'
         raise DeviceError(msg)

@@ -30,7 +30,6 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
     """Build a module to put into ``sys.modules["cupy"]``; `log` holds what was asked of CUDA."""
     cupy = ModuleType("cupy")
     cupy.log = []
-    cupy.used = 0
     own = threading.local()
     lock = threading.RLock()
     streams = {}
@@ -137,11 +136,11 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
             return SimpleNamespace(id=self._gpu)
 
     def empty(shape, dtype=float):
-        array = np.full(shape, 0xA5, dtype)
-        if cupy.used + array.nbytes > total:
-            msg = f"Out of memory allocating {array.nbytes:,} bytes"
+        nbytes = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+        if nbytes > total:
+            msg = f"Out of memory allocating {nbytes:,} bytes"
             raise OutOfMemoryError(msg)
-        return array.view(NDArray)
+        return np.frombuffer(b"\xa5" * nbytes, dtype).copy().reshape(shape).view(NDArray)
 
     def alloc_pinned_memory(nbytes):
         if sum(n for _, n in locked) + nbytes > pinned_nbytes:
@@ -176,7 +175,10 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
     cupy.array = lambda array, order="K", **_: np.array(array, order=order, subok=True)
     cupy.asarray = lambda array: np.array(array).view(NDArray)
     cupy.asnumpy = lambda array: np.array(array.view(np.ndarray))
-    cupy.get_default_memory_pool = lambda: SimpleNamespace(free_bytes=lambda: 0)
+    cupy.get_default_memory_pool = lambda: SimpleNamespace(
+        free_bytes=lambda: 0, free_all_blocks=lambda: None
+    )
+    cupy.load = lambda path: np.load(path).view(NDArray)
     cupy.locked = locked
     cupy.cuda = SimpleNamespace(
         Device=Device,
@@ -196,7 +198,7 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
             memcpyAsync=memcpy_async,
             getDeviceCount=get_device_count,
             getDevice=device,
-            memGetInfo=lambda: (total - cupy.used, total),
+            memGetInfo=lambda: (total, total),
             deviceGetAttribute=lambda attribute, _: int(attribute in attributes),
             hostRegister=host_register,
             hostUnregister=host_unregister,
