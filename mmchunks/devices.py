@@ -37,6 +37,7 @@ __all__ = [
     "count",
     "cupy_module",
     "download",
+    "empty",
     "memory",
     "place",
     "registered",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 
-RING = RingSpec(slots=4, slot_nbytes=2**24, memory="pinned")
+RING = RingSpec(slots=4, slot_nbytes=2**23, memory="pinned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +296,21 @@ def download(
     assert data is not None
     swap(data, form.word, ring.slot_nbytes)
     lane.drain(data, write)
+
+
+def empty(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Make an array of what `upload` would bring, not filled.
+
+    Examples
+    --------
+    >>> empty("cpu", (0, 3), np.dtype(">f4")).dtype
+    dtype('>f4')
+    """
+    if device == "cpu":
+        return np.empty(shape, dtype)
+    form = device_form(np.dtype(dtype))
+    place()
+    return cupy_module().empty(shape + form.tail, form.dtype)
 
 
 def _empty(nbytes: int) -> Any:
