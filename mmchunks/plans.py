@@ -124,7 +124,7 @@ class Plan:
         if found.step != 1:
             msg = f"a plan is one stretch of chunks, got {key!r}; write a slice without a step"
             raise PlanError(msg)
-        return dataclasses.replace(self, start=found.start, stop=found.stop)
+        return dataclasses.replace(self, start=found.start, stop=found.start + len(found))
 
     def part(self, i: int, n: int) -> Plan:
         """Give process `i` of `n` its share: a stretch of chunks, as long as any other but one.

@@ -72,12 +72,10 @@ def runs_on_pages(layout: Layout, runs: Runs, page: int) -> bool:
     >>> runs_on_pages(layout, layout.runs((slice(0, 3968),)), 4096)
     True
     """
-    if len(runs) > 2:  # three evenly spaced places fall on pages only if their spacing does
+    if len(runs) > 1:  # between them lie bytes of others, in every row alike
         return not any(n % page for n in (runs.offset, runs.nbytes, *runs.strides))
-    reach = sum((n - 1) * stride for n, stride in zip(runs.counts, runs.strides, strict=True))
-    starts = {runs.offset, runs.offset + reach} if runs.nbytes else set()
-    ends = {start + runs.nbytes for start in starts}
-    return not any(place % page for place in (starts | ends) - {layout.offset, layout.stop})
+    ends = {runs.offset, runs.offset + runs.nbytes} if runs.nbytes else set()
+    return not any(place % page for place in ends - {layout.offset, layout.stop})
 
 
 def touched_pages(runs: Runs, page: int) -> int:

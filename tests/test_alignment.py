@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmchunks.alignment import align_grid, is_aligned, page_boundaries
@@ -89,7 +89,15 @@ def test_alignment_repeats_at_the_least_common_multiple(stride, offset, page, pe
     assert period_nbytes in {None, np.lcm(stride, page)}
 
 
+def cut(chunks, *shape, offset=0):
+    layout = Layout(shape=shape, dtype=np.dtype("u1"), offset=offset)
+    return parse_chunks(chunks, layout, target_nbytes=1)
+
+
 @given(grids(), st.sampled_from(PAGES))
+@example(cut((1, 16), 3, 20), 16)  # cuts fall on pages in the first row only
+@example(cut((2, 16), 4, 32), 16)  # strided, and yet no page is shared
+@example(cut((1, 3), 2, 7, offset=5), 64)  # many boundaries in one page
 def test_shared_pages_are_those_with_two_owners(grid, page):
     judge = sum(len(found) > 1 for found in owners_of_pages(grid, page).values())
     assert shared_pages(grid, page) == judge
@@ -97,6 +105,8 @@ def test_shared_pages_are_those_with_two_owners(grid, page):
 
 
 @given(grids(), st.sampled_from(PAGES))
+@example(cut((2, 16), 4, 32), 16)
+@example(cut((2, 8), 4, 32), 16)
 def test_a_chunk_is_aligned_if_it_shares_no_page(grid, page):
     shared = set().union(*(o for o in owners_of_pages(grid, page).values() if len(o) > 1))
     for number in range(grid.count):
