@@ -173,7 +173,11 @@ def test_a_read_block_survives_truncation_and_a_mapped_one_is_killed_as_document
 def test_auto_maps_what_is_warm_and_warms_what_is_cold(ramp, monkeypatch):
     path, array = ramp
     source, warmed = open_npy(path), []
+<<<<<<< HEAD
     monkeypatch.setattr(loading, "warm", lambda _fd, _layout, region: warmed.append(region))
+=======
+    monkeypatch.setattr(loading, "warm", lambda *arguments: warmed.append(arguments))
+>>>>>>> reading
     for resident, times in [(1.0, 0), (0.0, 1)]:
         monkeypatch.setattr(loading, "resident_fraction", lambda *_, part=resident: part)
         block = loading.block(source, source.layout.whole, io="auto", device="cpu")
@@ -189,6 +193,16 @@ def test_auto_maps_nothing_that_other_hosts_may_write(ramp, monkeypatch):
     block = loading.load(ramp[0])
     assert maps_of(ramp[0]) == 0
     np.testing.assert_array_equal(block, ramp[1])
+
+
+def test_auto_reads_where_no_more_maps_are_to_be_had(ramp, monkeypatch):
+    def refuse(*_):
+        raise OSError(12, "no more maps")
+
+    monkeypatch.setattr(loading, "map_region", refuse)
+    np.testing.assert_array_equal(loading.load(ramp[0]), ramp[1])
+    with pytest.raises(OSError, match="no more maps"):
+        loading.load(ramp[0], io="mmap")
 
 
 def test_a_route_tells_its_reason(ramp):
