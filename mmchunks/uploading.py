@@ -26,14 +26,16 @@ from mmchunks.mounts import mount_of
 from mmchunks.pagecache import resident_fraction
 from mmchunks.reading import read_range, read_region
 from mmchunks.trials import Trials
+from mmchunks.unpacking import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mmchunks.files import Source
     from mmchunks.layout import Region, Runs
+    from mmchunks.samples import Samples
 
-__all__ = ["Way", "gpu_block", "gpu_way"]
+__all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_samples", "gpu_way"]
 
 _PAGE = 4096
 _TRIAL_NBYTES = 2**25  # a whole ring: less would not show what several readers are good for
@@ -107,6 +109,45 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
     # Opened once more: what changed in the meantime may have left old and new bytes in the block.
     with source.opened():
         return block
+
+
+def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
+    """Bring bytes of this host onto the GPU of this process, as an array of one axis.
+
+    Parameters
+    ----------
+    memory : numpy.ndarray of uint8
+        A whole number of elements, one axis, dense; a map or any other memory.
+    dtype : dtype
+        Type of the elements, byte order included.
+
+    Returns
+    -------
+    cupy.ndarray
+        Ready on the current stream; a copy.
+    """
+    shape = (memory.nbytes // dtype.itemsize,)
+    return devices.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
+
+
+def gpu_samples(block: Any, samples: Samples) -> Any:
+    """Turn the samples of a recording into numbers, on their device.
+
+    Parameters
+    ----------
+    block : cupy.ndarray
+        What `gpu_block` brought of an array of dtype ``samples.stored``.
+    samples : Samples
+        Kind of the samples.
+
+    Returns
+    -------
+    cupy.ndarray
+        Of dtype ``samples.result``.
+    """
+    cupy = devices.cupy_module()
+    stored = Fields(block, samples.stored, cupy) if samples.stored.names else block
+    return samples.decode(stored, cupy)
 
 
 def gpu_way(source: Source, fd: int, region: Region, *, io: str) -> Way:
