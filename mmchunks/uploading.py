@@ -196,7 +196,6 @@ def _winner(source: Source, fd: int, region: Region) -> Way:
         return Way(io="pread", readers=_READERS["pread"], reason=reason)
     resident = resident_fraction(fd, layout.span(region))
     warm = resident is not None and resident >= _WARM_FRACTION
-    devices.memory()  # a context takes its time, and is no way's fault
     attempts = {
         name: partial(_try, source, fd, region, way, number * _TRIAL_NBYTES)
         for number, (name, way) in enumerate(ways.items())
@@ -219,17 +218,19 @@ def _try(source: Source, fd: int, region: Region, way: Way, start: int) -> float
     if way.io == "gds":
         offset = layout.span(region).offset + start
         direct = gds.plan_direct(source.path, offset, _TRIAL_NBYTES, _PAGE)
-    return devices.seconds(
-        lambda: devices.upload(
-            _TRIAL_NBYTES,
-            part,
-            (_TRIAL_NBYTES,),
-            np.dtype("u1"),
-            "C",
-            readers=way.readers,
-            direct=direct,
+
+    def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
+        shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
+        return devices.upload(
+            _TRIAL_NBYTES, fill, shape, dtype, "C", readers=way.readers, direct=direct
         )
-    )
+
+    bring(_fill_nothing, None)  # the first ring and the first memory take long, by any way
+    return devices.seconds(lambda: bring(part, direct))
+
+
+def _fill_nothing(_start: int, _memory: memoryview) -> None:
+    """Leave a slot as it is."""
 
 
 def _upload(source: Source, fd: int, region: Region, way: Way, out: Any) -> Any:
