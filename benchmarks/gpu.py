@@ -1,6 +1,6 @@
 """Does the GPU half of mmchunks keep its promises on this machine, and how fast is it?
 
-    python benchmarks/gpu.py [--nbytes 4294967296] [--dir /scratch] [--seconds 450] [--json FILE]
+    python benchmarks/gpu.py [--nbytes "4 GiB"] [--dir /scratch] [--seconds 420] [--json]
 
 Needs CuPy and no network, and ends within eight minutes. Checks come first, then figures (GB/s of
 one file onto the device, cold and warm), the table last. Without a GPU the same checks run on a
@@ -19,9 +19,11 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from dask.utils import parse_bytes
 from rich.console import Console
 from rich.table import Table
 
@@ -31,9 +33,12 @@ sys.path.insert(0, str(HERE.parent))
 import mmchunks
 from mmchunks import devices, gds
 from mmchunks.errors import DeviceError
+from mmchunks.files import open_npy
 from mmchunks.lanes import RingSpec
+from mmchunks.reading import read_range
 from mmchunks.samples import sample_type
 from mmchunks.unpacking import Fields
+from mmchunks.uploading import gpu_block
 
 PAGE = 4096
 PIECE = devices.RING.slot_nbytes
@@ -148,19 +153,19 @@ def check_steady_memory(cupy):
 
 
 def check_regions(cupy):
-    load = public("load")
-    if load is None:
-        msg = "mmchunks.load is not there"
-        raise NotImplementedError(msg)
+    regions = [slice(3, 41), (slice(None), slice(5, 9)), (slice(7, 8),) * 3, slice(0, 0)]
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "x.npy")
         for dtype in ("<f4", ">f8", "<c8"):
             for order in "CF":
                 array = np.asarray(random(dtype, (50, 60, 7)), order=order)
                 np.save(path, array)
-                for region in [(slice(3, 41),), (slice(0, 50), slice(5, 9)), (slice(7, 8),) * 3]:
-                    block = load(path, region, device="gpu")
-                    np.testing.assert_array_equal(cupy.asnumpy(block), array[region])
+                source = open_npy(path)
+                for index in regions:
+                    region = source.layout.region(index)
+                    for io in ("pread", "direct", "mmap", "gds", "auto"):
+                        block = gpu_block(source, region, io=io, out=None)
+                        np.testing.assert_array_equal(cupy.asnumpy(block), array[index])
 
 
 def _sum(seed, answers):
@@ -230,41 +235,26 @@ def drop(path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def preads(fd, offset):
-    def fill(start, memory):
-        while memory:
-            got = os.preadv(fd, [memory], offset + start)
-            start, memory = start + got, memory[got:]
-
-    return fill
-
-
 def ring_of_preads(path, readers):
-    array = np.load(path, mmap_mode="r")
-    with open(path, "rb") as file:
-        fill = preads(file.fileno(), array.offset)
-        return devices.upload(array.nbytes, fill, array.shape, array.dtype, "C", readers=readers)
+    source = open_npy(path)
+    layout = source.layout
+    with source.opened() as fd:
+        return devices.upload(
+            layout.nbytes,
+            partial(read_range, fd, layout.runs(layout.whole)),
+            layout.shape,
+            layout.dtype,
+            "C",
+            readers=readers,
+        )
 
 
-def ring_of_a_map(path):
-    array = np.load(path, mmap_mode="r")
-    data = memoryview(array.reshape(-1).view("u1"))
-
-    def fill(start, memory):
-        memory[:] = data[start : start + len(memory)]
-
-    return devices.upload(array.nbytes, fill, array.shape, array.dtype, "C", readers=2)
-
-
-def ring_and_gds(path):
-    reason = gds.refusal()
-    if reason:
+def whole(path, io):
+    reason = gds.refusal() if io == "gds" else None
+    if reason:  # it would fall back, and the figure would be another way's
         raise DeviceError(reason)
-    array = np.load(path, mmap_mode="r")
-    direct = gds.plan_direct(path, array.offset, array.nbytes, PAGE)
-    with open(path, "rb") as file:
-        fill = preads(file.fileno(), array.offset)
-        return devices.upload(array.nbytes, fill, array.shape, array.dtype, "C", direct=direct)
+    source = open_npy(path)
+    return gpu_block(source, source.layout.whole, io=io, out=None)
 
 
 def registered_map(cupy, path):
@@ -321,14 +311,11 @@ def ways(cupy, path):
         "cupy.asarray(memmap)": lambda: cupy.asarray(np.load(path, mmap_mode="r")),
         "kvikio.CuFile.read": lambda: kvikio_read(cupy, path),
         "registered map": lambda: registered_map(cupy, path),
-        "ring, map": lambda: ring_of_a_map(path),
-        "ring, gds": lambda: ring_and_gds(path),
     }
     for readers in (1, 2, 4):
         found[f"ring, pread x {readers}"] = lambda n=readers: ring_of_preads(path, n)
-    load = public("load")
-    for io in ("auto", "pread", "direct", "mmap", "gds") if load else ():
-        found[f'load(io="{io}")'] = lambda io=io: load(path, device="gpu", io=io)
+    for io in ("pread", "direct", "mmap", "gds", "auto"):
+        found[f'io="{io}"'] = lambda io=io: whole(path, io)
     window = public("sliding_window")
     if window:
         found["sliding_window, 30 rows"] = lambda: window(
@@ -373,7 +360,7 @@ def goals(figures):
         values = [f[kind] for name, f in figures.items() if name.startswith(starts) and f[kind]]
         return max(values, default=None)
 
-    ours = ("load(", "ring,")
+    ours = ("io=", "ring,")
     rows = [
         ("warm, of the smaller ceiling", best("warm", *ours), 0.9, [best("warm", "page-locked"), best("warm", "host reads")]),
         ("warm, of cupy.load", best("warm", *ours), 3.0, [best("warm", "cupy.load")]),
@@ -418,11 +405,11 @@ def show(console, report):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nbytes", type=int, default=2**32, help="size of the file to make")
+    parser.add_argument("--nbytes", type=parse_bytes, default="4 GiB", help="size of the file")
     parser.add_argument("--dir", default=None, help="folder on the disk to measure")
     parser.add_argument("--seconds", type=float, default=420, help="time for all of it")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", default=None, help="file to write the report to")
+    parser.add_argument("--json", action="store_true", help="print the report as the last line")
     options = parser.parse_args(arguments)
     deadline = time.monotonic() + options.seconds
     real = devices.count() > 0
@@ -445,9 +432,9 @@ def main(arguments=None):
             path = make_file(folder, report["nbytes"])
             report["figures"] = measure(cupy, path, deadline, options.rounds)
             report["goals"] = goals(report["figures"])
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1))
     show(Console(width=None if sys.stdout.isatty() else 140), report)
+    if options.json:
+        print(json.dumps(report))
     return int(any(row["result"] == "failed" for row in report["checks"]))
 
 

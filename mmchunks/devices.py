@@ -240,19 +240,18 @@ def upload(
     """
     lane = _lane(ring)
     form = device_form(np.dtype(dtype))
-    data = None
+    inside = None
     if out is not None:
         _check_out(out, shape + form.tail, form.dtype, lane.gpu)
-        data = flat(out, len(shape), order)
-    if data is None:
-        data = _empty(nbytes)
+        inside = flat(out, len(shape), order)
+    data = _empty(nbytes) if inside is None else inside
     if nbytes:
         lane.fill(data, fill, readers, direct)
         swap(data, form.word, ring.slot_nbytes)
     block = unpack(data, shape, form, order)
     if out is None:
         return block
-    if not _same_memory(out, data):
+    if inside is None:
         out[...] = block
     return out
 
@@ -338,10 +337,6 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], gpu: int)
     if out.device.id != gpu:
         msg = f"out lies on GPU {out.device.id}, this process computes on GPU {gpu}"
         raise DeviceError(msg)
-
-
-def _same_memory(out: Any, data: Any) -> bool:
-    return bool(out.data.ptr == data.data.ptr)
 
 
 def registered(memory: Any) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from mmchunks.unpacking import device_form
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["address", "addressable", "huge_pages", "lock", "registered"]
+__all__ = ["address", "addressable", "huge_pages", "lock", "register", "registered"]
 
 _HUGE = 2**21
 _MADV_HUGEPAGE = 14
@@ -86,9 +86,8 @@ def _call(name: str, memory: memoryview, *arguments: int, refused: str) -> None:
         raise DeviceError(msg)
 
 
-@contextmanager
-def registered(memory: Any, runtime: Any, gpu: int) -> Iterator[None]:
-    """Page-lock somebody's memory for CUDA while a ``with`` block lasts.
+def register(memory: Any, runtime: Any, gpu: int) -> None:
+    """Page-lock somebody's memory for CUDA, until ``runtime.hostUnregister`` or the process's end.
 
     Parameters
     ----------
@@ -108,7 +107,7 @@ def registered(memory: Any, runtime: Any, gpu: int) -> Iterator[None]:
     Notes
     -----
     A *private* writable map would be copied page by page as it is pinned: register a read-only
-    one. The block must not end before the copies from the memory have.
+    one.
     """
     readonly = memoryview(memory).readonly
     attribute = _REGISTER_READONLY_SUPPORTED if readonly else _REGISTER_SUPPORTED
@@ -118,17 +117,25 @@ def registered(memory: Any, runtime: Any, gpu: int) -> Iterator[None]:
             'write io="pread", which copies through page-locked slots'
         )
         raise DeviceError(msg)
-    start = address(memory)
     flags = _PORTABLE | (_READONLY if readonly else 0)
     try:
-        runtime.hostRegister(start, memoryview(memory).nbytes, flags)
+        runtime.hostRegister(address(memory), memoryview(memory).nbytes, flags)
     except runtime.CUDARuntimeError as error:
         msg = f'the map was not registered ({error}); write io="pread" instead'
         raise DeviceError(msg) from error
+
+
+@contextmanager
+def registered(memory: Any, runtime: Any, gpu: int) -> Iterator[None]:
+    """Page-lock somebody's memory while a ``with`` block lasts; see `register`.
+
+    The block must not end before the copies from the memory have.
+    """
+    register(memory, runtime, gpu)
     try:
         yield
     finally:
-        runtime.hostUnregister(start)
+        runtime.hostUnregister(address(memory))
 
 
 def addressable(array: np.ndarray[Any, Any], cupy: Any, gpu: int) -> Any:

@@ -66,7 +66,6 @@ class Lane:
         self._cupy = cupy
         self._runtime = cupy.cuda.runtime
         self.gpu = gpu
-        self._registrations: list[Any] = []
         self._own = threading.local()
         self.ring = Ring([self._slot(spec.slot_nbytes, spec.memory) for _ in range(spec.slots)])
 
@@ -165,9 +164,7 @@ class Lane:
         if kind == "pageable":
             return np.empty(nbytes, np.uint8).data
         slot = hostmemory.huge_pages(nbytes)
-        registration = hostmemory.registered(slot, self._runtime, self.gpu)
-        registration.__enter__()  # for as long as the process lives, like the slot
-        self._registrations.append(registration)
+        hostmemory.register(slot, self._runtime, self.gpu)  # as long as the process, like the slot
         return slot
 
     def _pinned(self, nbytes: int) -> memoryview:

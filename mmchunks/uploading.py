@@ -26,14 +26,16 @@ from mmchunks.mounts import mount_of
 from mmchunks.pagecache import resident_fraction
 from mmchunks.reading import read_range, read_region
 from mmchunks.trials import Trials
+from mmchunks.unpacking import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mmchunks.files import Source
     from mmchunks.layout import Region, Runs
+    from mmchunks.samples import Samples
 
-__all__ = ["Way", "gpu_block", "gpu_way"]
+__all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_samples", "gpu_way"]
 
 _PAGE = 4096
 _TRIAL_NBYTES = 2**25  # a whole ring: less would not show what several readers are good for
@@ -109,6 +111,45 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
         return block
 
 
+def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
+    """Bring bytes of this host onto the GPU of this process, as an array of one axis.
+
+    Parameters
+    ----------
+    memory : numpy.ndarray of uint8
+        A whole number of elements, one axis, dense; a map or any other memory.
+    dtype : dtype
+        Type of the elements, byte order included.
+
+    Returns
+    -------
+    cupy.ndarray
+        Ready on the current stream; a copy.
+    """
+    shape = (memory.nbytes // dtype.itemsize,)
+    return devices.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
+
+
+def gpu_samples(block: Any, samples: Samples) -> Any:
+    """Turn the samples of a recording into numbers, on their device.
+
+    Parameters
+    ----------
+    block : cupy.ndarray
+        What `gpu_block` brought of an array of dtype ``samples.stored``.
+    samples : Samples
+        Kind of the samples.
+
+    Returns
+    -------
+    cupy.ndarray
+        Of dtype ``samples.result``.
+    """
+    cupy = devices.cupy_module()
+    stored = Fields(block, samples.stored, cupy) if samples.stored.names else block
+    return samples.decode(stored, cupy)
+
+
 def gpu_way(source: Source, fd: int, region: Region, *, io: str) -> Way:
     """Find the way of a region onto the GPU of this process.
 
@@ -155,7 +196,6 @@ def _winner(source: Source, fd: int, region: Region) -> Way:
         return Way(io="pread", readers=_READERS["pread"], reason=reason)
     resident = resident_fraction(fd, layout.span(region))
     warm = resident is not None and resident >= _WARM_FRACTION
-    devices.memory()  # a context takes its time, and is no way's fault
     attempts = {
         name: partial(_try, source, fd, region, way, number * _TRIAL_NBYTES)
         for number, (name, way) in enumerate(ways.items())
@@ -178,17 +218,19 @@ def _try(source: Source, fd: int, region: Region, way: Way, start: int) -> float
     if way.io == "gds":
         offset = layout.span(region).offset + start
         direct = gds.plan_direct(source.path, offset, _TRIAL_NBYTES, _PAGE)
-    return devices.seconds(
-        lambda: devices.upload(
-            _TRIAL_NBYTES,
-            part,
-            (_TRIAL_NBYTES,),
-            np.dtype("u1"),
-            "C",
-            readers=way.readers,
-            direct=direct,
+
+    def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
+        shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
+        return devices.upload(
+            _TRIAL_NBYTES, fill, shape, dtype, "C", readers=way.readers, direct=direct
         )
-    )
+
+    bring(_fill_nothing, None)  # the first ring and the first memory take long, by any way
+    return devices.seconds(lambda: bring(part, direct))
+
+
+def _fill_nothing(_start: int, _memory: memoryview) -> None:
+    """Leave a slot as it is."""
 
 
 def _upload(source: Source, fd: int, region: Region, way: Way, out: Any) -> Any:

@@ -45,7 +45,7 @@ def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs
     Examples
     --------
     >>> import dask.array as da
-    >>> with local_client(1, device="cpu", dashboard_address=None) as client:  # doctest: +SKIP
+    >>> with local_client(1, device="cpu", dashboard_address=":0") as client:  # doctest: +SKIP
     ...     int(da.arange(10).sum().compute())
     45
     """

@@ -10,9 +10,10 @@ import pytest
 
 from mmchunks import devices, gds, lanes, uploading
 from mmchunks.errors import DeviceError, StaleFileError
-from mmchunks.files import open_npy
+from mmchunks.files import open_npy, open_raw
+from mmchunks.samples import sample_type
 from mmchunks.trials import Trials
-from mmchunks.uploading import gpu_block, gpu_way
+from mmchunks.uploading import gpu_block, gpu_bytes, gpu_samples, gpu_way
 
 from .fakecupy import make
 
@@ -75,6 +76,26 @@ def test_every_region_arrives_by_every_way_asked_for(cupy, file, io, index):
     out = cupy.empty(block.shape, "f4")
     assert gpu_block(source, region, io=io, out=out) is out
     np.testing.assert_array_equal(cupy.asnumpy(out), array[region])
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<i2", ">f8", "<c8"])
+def test_bytes_of_this_host_arrive_as_what_they_are_said_to_be(cupy, dtype):
+    memory = np.random.default_rng(0).integers(0, 99, 1600, "u1")
+    block = gpu_bytes(memory, np.dtype(dtype))
+    np.testing.assert_array_equal(cupy.asnumpy(block), memory.view(dtype))
+
+
+@pytest.mark.parametrize("name", ["ci16_le", "ci8", "cu8", "cf32_be", "cf64_le", "ri16_be"])
+def test_a_recording_is_decoded_on_the_device(cupy, tmp_path, name):
+    samples = sample_type(name)
+    raw = np.random.default_rng(0).integers(0, 60, 1000 * samples.stored.itemsize, "u1")
+    raw.tofile(tmp_path / "x.iq")
+    source = open_raw(tmp_path / "x.iq", samples.stored)
+    region = source.layout.region(slice(10, 900))
+    block = gpu_samples(gpu_block(source, region, io="pread", out=None), samples)
+    assert block.dtype == samples.result
+    expected = samples.decode(raw.view(samples.stored), np)[10:900]
+    np.testing.assert_array_equal(cupy.asnumpy(block), expected)
 
 
 def test_a_way_that_cannot_be_taken_leads_to_pread_and_says_why(cupy, file, monkeypatch):

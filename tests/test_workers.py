@@ -36,7 +36,7 @@ def alive(pid):
 
 
 def test_workers_are_processes_of_one_thread_and_end_with_the_client():
-    with local_client(2, device="cpu", dashboard_address=None) as client:
+    with local_client(2, device="cpu", dashboard_address=":0") as client:
         pids = set(client.run(os.getpid).values())
         assert len(pids) == 2
         assert os.getpid() not in pids
@@ -54,7 +54,7 @@ def test_without_a_number_there_is_one_worker_a_core(monkeypatch):
 
     def cluster(**kwargs):
         asked.update(kwargs)
-        return original(n_workers=0, processes=False, dashboard_address=None)
+        return original(n_workers=0, processes=False, dashboard_address=":0")
 
     original = distributed.LocalCluster
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
@@ -69,7 +69,7 @@ def test_where_gpus_answer_there_is_one_worker_a_gpu(gpus, monkeypatch, n_worker
 
     def cluster(**kwargs):
         asked.update(kwargs)
-        return distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None)
+        return distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
 
     monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=cluster))
     client = local_client(n_workers, memory_limit="1GB")
@@ -115,5 +115,5 @@ def test_every_worker_has_its_own_gpu():
         devices.place()
         return cupy.cuda.Device().pci_bus_id
 
-    with local_client(device="gpu", dashboard_address=None) as client:
+    with local_client(device="gpu", dashboard_address=":0") as client:
         assert len(set(client.run(bus).values())) == devices.count()
