@@ -11,12 +11,11 @@ import contextlib
 import mmap
 import os
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks.blocks import dense
+from mmchunks.blocks import borrowed, dense
 from mmchunks.layout import Layout
 
 if TYPE_CHECKING:
@@ -28,18 +27,6 @@ __all__ = ["Pool", "take"]
 
 _HUGE_NBYTES = 2 << 20
 _IDLE_NBYTES = 256 << 20  # four blocks of 64 MiB
-
-
-class _Lease:
-    """What NumPy keeps alive as the base of every view of a buffer."""
-
-    __slots__ = ("__array_interface__", "__weakref__")
-
-    def __init__(self, buffer: mmap.mmap) -> None:
-        address = np.frombuffer(buffer, np.uint8).ctypes.data
-        self.__array_interface__ = {
-            "version": 3, "shape": (len(buffer),), "typestr": "|u1", "data": (address, False),
-        }  # fmt: skip
 
 
 class Pool:
@@ -77,9 +64,8 @@ class Pool:
         """
         slab_nbytes = -(-nbytes // _HUGE_NBYTES) * _HUGE_NBYTES
         slab = self._find(slab_nbytes) or _slab(slab_nbytes)
-        lease = _Lease(slab)
-        weakref.finalize(lease, self.give, slab).atexit = False
-        return np.asarray(lease)[:nbytes]
+        address = np.frombuffer(slab, np.uint8).ctypes.data
+        return borrowed(address, nbytes, self.give, slab)
 
     def give(self, slab: mmap.mmap) -> None:
         """Take a buffer back; the oldest ones go when too much lies idle.

@@ -173,7 +173,7 @@ def test_a_read_block_survives_truncation_and_a_mapped_one_is_killed_as_document
 def test_auto_maps_what_is_warm_and_warms_what_is_cold(ramp, monkeypatch):
     path, array = ramp
     source, warmed = open_npy(path), []
-    monkeypatch.setattr(loading, "warm", lambda fd, layout, region: warmed.append(region))
+    monkeypatch.setattr(loading, "warm", lambda *arguments: warmed.append(arguments))
     for resident, times in [(1.0, 0), (0.0, 1)]:
         monkeypatch.setattr(loading, "resident_fraction", lambda *_, part=resident: part)
         block = loading.block(source, source.layout.whole, io="auto", device="cpu")
