@@ -7,6 +7,8 @@ A block that is read (``io="pread"`` or ``"direct"``) is a copy, and safe from t
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +22,6 @@ from mmchunks.pagecache import resident_fraction
 from mmchunks.reading import read_region, warm
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike
@@ -34,6 +35,7 @@ __all__ = ["block", "load", "load_raw", "route", "to_device"]
 _PIECE_NBYTES = 4 << 20
 _DIRECT_PIECE_NBYTES = 16 << 20
 _THREADS = 1
+_MEMORY_NBYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def load(
@@ -223,7 +225,12 @@ def block(source: Source, region: Region, *, io: str, device: str) -> Any:
         if way.io == "mmap":
             if way.warm:
                 warm(fd, source.layout, region)
-            return map_region(fd, source.layout, region)
+            try:
+                return map_region(fd, source.layout, region)
+            except OSError as error:
+                # A process may hold some 65,000 maps (vm.max_map_count), but any number of blocks.
+                if io != "auto" or error.errno != errno.ENOMEM:
+                    raise
         out = buffers.take(source.layout.block_shape(region), source.dtype, source.order)
         _read(source, fd, region, out, direct=way.io == "direct")
     return out
@@ -260,6 +267,7 @@ def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
             resident=resident_fraction(fd, layout.span(region)) if mount.local else None,
             contiguous=layout.contiguous(region),
             nbytes=layout.region_nbytes(region),
+            memory_nbytes=_MEMORY_NBYTES,
         )
     )
 

@@ -120,7 +120,9 @@ def _private_map(fd: int, span: Span) -> np.ndarray[Any, Any]:
     address = _libc.mmap(None, span.nbytes, protection, flags, fd, span.offset)
     if address == ctypes.c_void_p(-1).value:
         number = ctypes.get_errno()
-        raise OSError(number, f"{path_of(fd)}: cannot be mapped, {os.strerror(number).lower()}")
+        reason = os.strerror(number).lower()
+        msg = f'{path_of(fd)}: cannot be mapped ({reason}); read it instead, with io="pread"'
+        raise OSError(number, msg)
     return borrowed(address, span.nbytes, _libc.munmap, address, span.nbytes)
 
 

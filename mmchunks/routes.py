@@ -49,6 +49,9 @@ class Facts:
     nbytes: int
     """Bytes of the region, gaps not counted."""
 
+    memory_nbytes: int
+    """Memory of this host."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
@@ -137,6 +140,8 @@ def choose(facts: Facts) -> Route:
         return Route(
             io="mmap", reason=f"{cold}; the kernel reads {ahead:,} bytes ahead of a map by itself"
         )
+    if facts.nbytes > facts.memory_nbytes // 2:
+        return Route(io="mmap", reason=f"{cold}; the page cache would not hold it if it were read")
     return Route(
         io="mmap", warm=True, reason=f"{cold}; a bare map would wait for the disk at every step"
     )

@@ -191,6 +191,16 @@ def test_auto_maps_nothing_that_other_hosts_may_write(ramp, monkeypatch):
     np.testing.assert_array_equal(block, ramp[1])
 
 
+def test_auto_reads_where_no_more_maps_are_to_be_had(ramp, monkeypatch):
+    def refuse(*_):
+        raise OSError(12, "no more maps")
+
+    monkeypatch.setattr(loading, "map_region", refuse)
+    np.testing.assert_array_equal(loading.load(ramp[0]), ramp[1])
+    with pytest.raises(OSError, match="no more maps"):
+        loading.load(ramp[0], io="mmap")
+
+
 def test_a_route_tells_its_reason(ramp):
     source = open_npy(ramp[0])
     with source.opened() as fd:

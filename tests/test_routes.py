@@ -16,6 +16,7 @@ def facts(**changes):
         "resident": 0.0,
         "contiguous": True,
         "nbytes": 64 * MIB,
+        "memory_nbytes": 1024 * MIB,
     }
     return Facts(**{**usual, **changes})
 
@@ -31,6 +32,7 @@ def facts(**changes):
         ({"readahead_nbytes": 8 * MIB, "nbytes": MIB}, "mmap", True, "would wait"),
         ({"readahead_nbytes": 8 * MIB, "contiguous": False}, "mmap", True, "would wait"),
         ({"readahead_nbytes": None}, "mmap", True, "would wait"),
+        ({"nbytes": 600 * MIB}, "mmap", False, "the page cache would not hold it"),
         ({"kind": "nfs4", "local": False}, "pread", False, "nfs4 may be written by other hosts"),
         ({"local": False, "resident": 1.0}, "pread", False, "may be written by other hosts"),
         ({"nbytes": 0, "local": False}, "mmap", False, "empty"),
