@@ -8,6 +8,8 @@ items   0 1 2 3 4 5 6 7 8 9 ...
 from __future__ import annotations
 
 import queue
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -64,13 +66,14 @@ class Calls(Generic[Item, Result]):
         if self._executor is None:
             yield from map(self._func, self._items)
             return
-        self._submit(_IN_FLIGHT)
+        self._submit(_IN_FLIGHT - len(self._in_flight))
         while self._in_flight:
             future = self._ended.get()
             self._in_flight.discard(future)
-            self._submit(1)
             if not future.cancelled():
+                # Given before another is submitted, because a broken pool refuses that.
                 yield future.result()
+            self._submit(1)
 
     def _submit(self, count: int) -> None:
         """Put up to `count` more items in flight."""
@@ -79,8 +82,15 @@ class Calls(Generic[Item, Result]):
             self._in_flight.add(future)
             future.add_done_callback(self._ended.put)
 
-    def stop(self) -> None:
-        """Begin no further call; those that run already can still be iterated over."""
+    def rest(self) -> Iterator[Result]:
+        """Begin no further call, and give the results of those that run already, errors left out."""
         self._items = iter(())
-        for future in list(self._in_flight):
+        left = list(self._in_flight)
+        for future in left:
             future.cancel()
+        for future in left:
+            with suppress(Exception, CancelledError):
+                future.result()
+            if not future.cancelled() and future.exception() is None:
+                yield future.result()
+        self._in_flight.clear()

@@ -24,7 +24,7 @@ from mmchunks.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Call", "Scenarios", "as_scenarios", "describe_function", "difference"]
+__all__ = ["Call", "Scenarios", "as_scenarios", "describe_function", "difference", "function_text"]
 
 Call: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
@@ -249,6 +249,21 @@ def describe_function(func: Callable[..., Any], tokenize: Callable[[Any], str]) 
     if owner is None or isinstance(owner, type(math)):
         return {"name": name}
     return {"name": name, "of": _say(owner, tokenize)}
+
+
+def function_text(described: dict[str, Any]) -> str:
+    """Write what `describe_function` said as people write a call.
+
+    Examples
+    --------
+    >>> function_text({"name": "model:run", "args": [3], "kwargs": {"x": "a"}})
+    "model:run(3, x='a')"
+    """
+    bound = [repr(value) for value in described.get("args", ())]
+    bound += [f"{name}={value!r}" for name, value in described.get("kwargs", {}).items()]
+    if "of" in described:
+        bound.insert(0, f"self={described['of']!r}")
+    return str(described["name"]) + (f"({', '.join(bound)})" if bound else "")
 
 
 def difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:

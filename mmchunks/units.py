@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mmchunks.jobarrays import Part
-
 __all__ = ["Rows", "choose_unit_rows", "count", "cut", "granule", "missing", "share"]
 
 Rows: TypeAlias = tuple[int, int]  # half-open
@@ -81,7 +79,7 @@ def granule(row_nbytes: int, page: int) -> int:
     return page // math.gcd(row_nbytes, page)
 
 
-def share(rows: int, part: Part, align: int) -> Rows:
+def share(rows: int, part: tuple[int, int]) -> Rows:
     """Give part ``i`` of ``n`` its fair, contiguous rows.
 
     Parameters
@@ -90,21 +88,20 @@ def share(rows: int, part: Part, align: int) -> Rows:
         Rows of the whole.
     part : (int, int)
         ``(i, n)``, counted from 0.
-    align : int
-        Shares begin at multiples of this many rows, where no share becomes empty by it.
 
     Returns
     -------
     (int, int)
-        First row, and the row after the last.
+        First row, and the row after the last. Shares differ by an eighth at most, because they
+        begin at multiples of a power of two: so do pages, whatever a row's size turns out to be.
 
     Examples
     --------
-    >>> [share(1000, (i, 3), 128) for i in range(3)]
-    [(0, 256), (256, 640), (640, 1000)]
+    >>> [share(1000, (i, 3)) for i in range(3)]
+    [(0, 320), (320, 640), (640, 1000)]
     """
     index, parts = part
-    align = align if align * parts <= rows else 1
+    align = min(4096, 1 << max(0, (rows // (8 * parts)).bit_length() - 1))
     blocks = -(-rows // align)
     start, stop = (min(rows, blocks * i // parts * align) for i in (index, index + 1))
     return start, stop

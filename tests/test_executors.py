@@ -53,12 +53,13 @@ def test_stopping_cancels_what_waits_and_keeps_what_runs():
     def call(item):
         began.set()
         gate.wait()
-        return item
+        return 1 / item
 
     with ThreadPoolExecutor(1) as pool:
-        calls = Calls(pool, call, range(10))
-        calls._submit(10)
+        calls = Calls(pool, call, iter([4, 0, 1]))
+        calls._submit(2)
         began.wait()
-        calls.stop()
-        gate.set()
-        assert list(calls) == [0]
+        rest = calls.rest()
+        threading.Timer(0.05, gate.set).start()
+        assert list(rest) == [0.25]
+        assert list(calls) == []
