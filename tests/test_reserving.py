@@ -162,7 +162,7 @@ def test_a_reader_never_sees_a_half_made_file(tmp_path, monkeypatch):
 def use_up(path):
     with path.open("wb", buffering=0) as file:
         while True:
-            file.write(bytes(2**20))
+            file.write(bytes(2**26))
 
 
 def test_btrfs_overwrites_in_place_when_full(tmp_path):
@@ -170,13 +170,13 @@ def test_btrfs_overwrites_in_place_when_full(tmp_path):
     folder = tmp_path / "mount"
     folder.mkdir()
     with image.open("wb") as file:
-        file.truncate(120 * 2**20)
+        file.truncate(48 * 2**20)
     try:
         subprocess.run(["mkfs.btrfs", "-q", "--mixed", str(image)], check=True, capture_output=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no btrfs here: {error}")
     with mounted(folder, "-o", "loop", str(image)):
-        nbytes = 60 * 2**20
+        nbytes = 12 * 2**20
         make(folder / "a", nbytes)
         with (folder / "a").open("r+b") as file:
             file.write(b"x" * nbytes)
