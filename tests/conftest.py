@@ -26,4 +26,5 @@ def ramp(tmp_path):
 def maps_of(path: str | os.PathLike[str]) -> int:
     """Count the maps of this process that name `path`."""
     wanted = str(Path(path).resolve())
-    return sum(line.rstrip("\n").endswith(wanted) for line in Path("/proc/self/maps").open())
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sum(line.endswith(wanted) for line in lines)
