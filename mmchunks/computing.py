@@ -153,7 +153,6 @@ class Rows:
         assert job.shape is not None
         return cls(job=job, unit=unit, block=np.empty((rows, *job.shape), job.dtype))
 
-    @property
     def stopped(self) -> bool:
         """Whether no further row is to be tried."""
         return self.interrupted or bool(self.failures and self.job.on_error == "raise")
@@ -166,18 +165,16 @@ class Rows:
 
     def fill(self, *, seconds: float) -> None:
         """Compute rows until the block is full, `seconds` are over, or one fails for good."""
-        if self.stopped:
-            return
         began = time.perf_counter()
         try:
             for call in self.unit.calls[self.filled : len(self.block)]:
+                if self.stopped() or (self.filled and time.perf_counter() - began > seconds):
+                    break
                 row, out = self.unit.start + self.filled, self.block[self.filled, ...]
                 failure = attempt(self.job, row, functools.partial(_place, self.job, call, out))
                 self.filled += 1
                 if failure is not None:
                     self.failures.append(failure)
-                if self.stopped or time.perf_counter() - began > seconds:
-                    break
         except KeyboardInterrupt:
             self.interrupted = True
         self.seconds += time.perf_counter() - began

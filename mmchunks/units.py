@@ -92,13 +92,13 @@ def share(rows: int, part: tuple[int, int]) -> Rows:
     Returns
     -------
     (int, int)
-        First row, and the row after the last. Shares differ by an eighth at most, because they
+        First row, and the row after the last. Shares are not quite equal, because they
         begin at multiples of a power of two: so do pages, whatever a row's size turns out to be.
 
     Examples
     --------
     >>> [share(1000, (i, 3)) for i in range(3)]
-    [(0, 320), (320, 640), (640, 1000)]
+    [(0, 320), (320, 672), (672, 1000)]
     """
     index, parts = part
     align = min(4096, 1 << max(0, (rows // (8 * parts)).bit_length() - 1))
