@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import threading
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ import numpy as np
 from mmchunks.errors import SweepError
 from mmchunks.targets import open_target
 from mmchunks.units import missing
+from mmchunks.writing import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +44,10 @@ __all__ = [
     "compute",
     "raise_failure",
 ]
+
+
+# Memory that was never touched before costs more than to write what it holds to a disk.
+_kept = threading.local()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +155,15 @@ class Rows:
 
     @classmethod
     def of(cls, job: Job, unit: Unit, rows: int) -> Rows:
-        """Make room for `rows` rows."""
+        """Make room for `rows` rows, in memory that this thread's next unit takes over."""
         assert job.shape is not None
-        return cls(job=job, unit=unit, block=np.empty((rows, *job.shape), job.dtype))
+        assert job.dtype is not None
+        nbytes = rows * math.prod(job.shape) * job.dtype.itemsize
+        if not hasattr(_kept, "memory") or _kept.memory.size < nbytes:
+            _kept.memory = np.empty(0)  # goes first, so that there are never two
+            _kept.memory = aligned(nbytes, 0)
+        block = _kept.memory[:nbytes].view(job.dtype).reshape(rows, *job.shape)
+        return cls(job=job, unit=unit, block=block)
 
     def stopped(self) -> bool:
         """Whether no further row is to be tried."""
