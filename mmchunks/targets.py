@@ -27,6 +27,7 @@ import numpy as np
 
 from mmchunks import npy, reserving, writing
 from mmchunks.blocks import dense, flattened
+from mmchunks.buffers import take
 from mmchunks.checksums import Checksum
 from mmchunks.errors import LayoutError, StaleFileError
 from mmchunks.files import Identity, Source, open_npy
@@ -255,7 +256,8 @@ class Target:
         """Take memory for a region, uninitialised, that `write_chunk` need not copy."""
         region, pick = split_region(index, self.shape)
         nbytes = self.layout.region_nbytes(region)
-        memory = writing.aligned(nbytes, self.layout.span(region).offset)
+        pages = take((nbytes + writing.PAGE,), np.dtype(np.uint8), "C")
+        memory = writing.aligned(pages, nbytes, self.layout.span(region).offset)
         block: np.ndarray[Any, Any] = dense(memory, self.layout, region)[(*pick, ...)]
         return block
 
