@@ -8,13 +8,58 @@ NumPy turns the lengths of a sub-array dtype into further axes of an array; so d
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmchunks.layout import Layout, Region
 
-__all__ = ["dense", "flattened", "strided"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["borrowed", "dense", "flattened", "strided"]
+
+
+class _Lease:
+    """What NumPy keeps alive as the base of every view of some memory."""
+
+    __slots__ = ("__array_interface__", "__weakref__")
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+        }
+
+
+def borrowed(
+    address: int, nbytes: int, release: Callable[..., Any], *arguments: Any
+) -> np.ndarray[Any, Any]:
+    """Show memory that is not NumPy's own, until the last view of it dies.
+
+    Parameters
+    ----------
+    address : int
+        Where the memory begins. It must be readable and writable.
+    nbytes : int
+        How much there is, in bytes, more than 0.
+    release : callable
+        Called once, with `arguments`, when nothing views the memory any more: in whatever thread
+        that happens, and not at the end of the process.
+    *arguments : Any
+        For `release`.
+
+    Returns
+    -------
+    numpy.ndarray
+        One axis of uint8, writable. Nobody can take the memory away under it.
+    """
+    lease = _Lease(address, nbytes)
+    weakref.finalize(lease, release, *arguments).atexit = False
+    return np.asarray(lease)
 
 
 def strided(memory: np.ndarray[Any, Any], layout: Layout, region: Region) -> np.ndarray[Any, Any]:

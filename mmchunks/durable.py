@@ -6,6 +6,7 @@ may reappear under its old name, or not at all, until its folder was synced too.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ def sync_folder(folder: str | Path) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems know no such thing
+            raise
     finally:
         os.close(fd)
 

@@ -107,15 +107,28 @@ def opened(path: str, *, local: bool) -> Iterator[Output]:
             os.close(direct)
 
 
-def aligned(nbytes: int, offset: int) -> Bytes:
-    """Take fresh memory that lies in its pages as the bytes from `offset` on lie in theirs.
+def aligned(memory: Bytes, nbytes: int, offset: int) -> Bytes:
+    """Take the part of `memory` that lies in its pages as the file's bytes from `offset` on do.
+
+    Parameters
+    ----------
+    memory : numpy.ndarray
+        One axis of uint8, a page longer than `nbytes`.
+    nbytes : int
+        How much of it.
+    offset : int
+        Byte of the file that the first byte is for.
+
+    Returns
+    -------
+    numpy.ndarray
+        A view, which `write_span` writes without copying it first.
 
     Examples
     --------
-    >>> aligned(100, 4196).ctypes.data % 4096
+    >>> aligned(np.empty(100 + PAGE, np.uint8), 100, 4196).ctypes.data % 4096
     100
     """
-    memory = np.empty(nbytes + PAGE, np.uint8)
     skip = (offset - memory.ctypes.data) % PAGE
     return memory[skip : skip + nbytes]
 
@@ -138,7 +151,7 @@ def write_span(
     span : Span
         Where in the file; all of it lies within.
     data : numpy.ndarray
-        ``span.nbytes`` bytes, one axis of uint8. Fastest in memory from `aligned`; other memory is
+        ``span.nbytes`` bytes, one axis of uint8. Fastest in memory that is `aligned`; other memory is
         copied piece by piece.
     share_head, share_tail : bool
         Hand back the bytes of the first, or last, page if they do not fill it, because another
@@ -275,9 +288,14 @@ def _write_body(output: Output, offset: int, body: Bytes, seen: Callable[[Bytes]
 def _slots() -> tuple[Bytes, Bytes]:
     """Two aligned pieces of memory of this thread; new memory would cost as much as writing it."""
     if not hasattr(_threads, "slots"):
-        _threads.slots = aligned(_PIECE, 0), aligned(_PIECE, 0)
+        _threads.slots = _fresh(_PIECE), _fresh(_PIECE)
     slots: tuple[Bytes, Bytes] = _threads.slots
     return slots
+
+
+def _fresh(nbytes: int) -> Bytes:
+    """Take new memory that begins with a page."""
+    return aligned(np.empty(nbytes + PAGE, np.uint8), nbytes, 0)
 
 
 def _write_pages(output: Output, offset: int, data: Bytes) -> None:
@@ -318,7 +336,7 @@ def _pwrite(output: Output, fd: int, offset: int, data: Bytes) -> None:
 
 def _read_page(output: Output, start: int) -> Bytes:
     """Read one page as it is on the disk, whatever this host remembers of it."""
-    page = aligned(PAGE, 0)
+    page = _fresh(PAGE)
     if not output.local and output.direct is not None:
         try:
             os.preadv(output.direct, [page.data], start)

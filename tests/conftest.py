@@ -9,6 +9,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+collect_ignore = ["typing"]  # read by mypy, not run
+
 # Shared machines are slow at odd moments: laws are judged by their answers, never by a deadline.
 hypothesis.settings.register_profile("mmchunks", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("mmchunks")
