@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import threading
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -20,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from mmchunks.buffers import take
 from mmchunks.errors import SweepError
 from mmchunks.targets import open_target
 from mmchunks.units import missing
-from mmchunks.writing import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,10 +43,6 @@ __all__ = [
     "compute",
     "raise_failure",
 ]
-
-
-# Memory that was never touched before costs more than to write what it holds to a disk.
-_kept = threading.local()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +150,10 @@ class Rows:
 
     @classmethod
     def of(cls, job: Job, unit: Unit, rows: int) -> Rows:
-        """Make room for `rows` rows, in memory that this thread's next unit takes over."""
+        """Make room for `rows` rows."""
         assert job.shape is not None
         assert job.dtype is not None
-        nbytes = rows * math.prod(job.shape) * job.dtype.itemsize
-        if not hasattr(_kept, "memory") or _kept.memory.size < nbytes:
-            _kept.memory = np.empty(0)  # goes first, so that there are never two
-            _kept.memory = aligned(nbytes, 0)
-        block = _kept.memory[:nbytes].view(job.dtype).reshape(rows, *job.shape)
-        return cls(job=job, unit=unit, block=block)
+        return cls(job=job, unit=unit, block=take((rows, *job.shape), job.dtype, "C"))
 
     def stopped(self) -> bool:
         """Whether no further row is to be tried."""
