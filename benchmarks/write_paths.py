@@ -2,13 +2,14 @@
 
     python benchmarks/write_paths.py [--nbytes "2 GiB"] [--rounds 5] [--dir /scratch] [--json]
 
-Every variant writes the same bytes in chunks of the same size, flushed chunk by chunk, into the
-same reserved file. Rounds are interleaved, because disks drift; read the ratios.
+Every variant writes the same bytes in chunks of the same size, flushed chunk by chunk, into a new
+reserved file. Rounds are interleaved, because disks drift; read the ratios.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -46,10 +47,14 @@ def write_chunk_aligned(target, chunks, block):
 
 def write_chunk_anywhere(target, chunks, block):
     """Memory as NumPy allocates it, which O_DIRECT does not take."""
-    elsewhere = np.empty(block.size + 64, "u1")[16:][: block.size]
-    elsewhere[...] = block
+    elsewhere = _elsewhere(block.size)
     for chunk in chunks:
         target.write_chunk(chunk, elsewhere)
+
+
+@functools.cache  # new memory costs as much as writing it
+def _elsewhere(nbytes):
+    return np.ones(nbytes + 64, "u1")[16:][:nbytes]
 
 
 def memmap_flush(target, chunks, block):
@@ -65,19 +70,23 @@ VARIANTS = [raw_direct, raw_cached, write_chunk_aligned, write_chunk_anywhere, m
 def measure(folder, *, nbytes, chunk_nbytes, rounds):
     """Give the rates of every variant in bytes a second, a list of rounds each."""
     count = max(1, nbytes // chunk_nbytes)
-    target = create_npy(Path(folder) / "out.npy", count * chunk_nbytes, "u1")
-    chunks = [
-        target.layout.region(slice(i * chunk_nbytes, (i + 1) * chunk_nbytes)) for i in range(count)
-    ]
-    block = target.empty(chunks[0])
-    block[...] = np.random.default_rng(0).integers(0, 256, block.size, dtype="u1")
+    block = None
     rates = {variant.__name__: [] for variant in VARIANTS}
-    for number in range(rounds + 1):
+    for _ in range(rounds):
         for variant in VARIANTS:
+            # A file of its own each time: what was written before is overwritten twice as fast.
+            target = create_npy(
+                Path(folder) / "out.npy", count * chunk_nbytes, "u1", overwrite=True
+            )
+            starts = range(0, count * chunk_nbytes, chunk_nbytes)
+            chunks = [target.layout.region(slice(at, at + chunk_nbytes)) for at in starts]
+            if block is None:
+                block = target.empty(chunks[0])
+                block[...] = np.random.default_rng(0).integers(0, 256, block.size, dtype="u1")
+            _elsewhere(chunk_nbytes)
             began = time.perf_counter()
             variant(target, chunks, block)
-            if number:  # the first round only writes what is reserved for the first time
-                rates[variant.__name__].append(count * chunk_nbytes / (time.perf_counter() - began))
+            rates[variant.__name__].append(count * chunk_nbytes / (time.perf_counter() - began))
     return rates
 
 
