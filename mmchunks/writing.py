@@ -10,8 +10,9 @@ exact bytes keep their neighbours. Between hosts each kernel has its own, and wr
 pages, neighbours' stale bytes included: there they are not written but handed back as *fragments*,
 which one process settles when no page is being written any more.
 
-While one piece is on its way to the disk, the next is copied to aligned memory and read by the
-checksum: O_DIRECT asks the processor for next to nothing, so that both cost no time of their own.
+While some bytes are on their way to the disk, others are read by the checksum, or copied to
+aligned memory: O_DIRECT asks the processor for next to nothing. What is left of their cost is in
+``benchmarks/write_paths.py``.
 """
 
 from __future__ import annotations
