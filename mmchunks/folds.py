@@ -219,13 +219,13 @@ def _merge_variance(left: State, n: int, right: State, m: int, _out: State | Non
     total, error = _exact_sum(high, other_high)
     if n == m:
         distance = (other_high - high) + (other_low - low)
-        weight = 1 / (2 * n)
+        between = _squared(distance) / (2 * n)
     else:
         mean, mean_error = _exact_mean(high, low, n)
         other, other_error = _exact_mean(other_high, other_low, m)
         distance = (other - mean) + (other_error - mean_error)
-        weight = n * m / (n + m)
-    return total, error + low + other_low, square + other_square + _squared(distance) * weight
+        between = _squared(distance) * (n * m) / (n + m)
+    return total, error + low + other_low, square + other_square + between
 
 
 def _exact_sum(a: Any, b: Any) -> tuple[Any, Any]:

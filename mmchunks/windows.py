@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks import folds
-from mmchunks.blocksums import compiles, window_sums
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
+from mmchunks.unitsums import compiles, window_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -150,7 +150,7 @@ def reduce_windows(
         last axis (-1), or the last axes (a tuple) where several slide.
     origin : {axis: int}
         Index of the block's first row in the array that it was cut from; 0 for axes not named.
-        With it a window gives the same bits whatever the cut (see `blocksums`).
+        With it a window gives the same bits whatever the cut (see `unitsums`).
 
     Returns
     -------

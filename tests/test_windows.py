@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mmchunks import blocksums, compiled
+from mmchunks import compiled, unitsums
 from mmchunks.errors import PlanError
-from mmchunks.folds import SUM, slide
 from mmchunks.reductions import MERGING, as_function, result_dtype
 from mmchunks.windows import as_windows, reduce_windows, window_count
 
@@ -203,7 +202,7 @@ def test_a_small_variance_on_a_large_mean_is_as_exact_as_numpys():
 def test_a_window_has_the_same_bits_whatever_the_cut(data, dtype, reduce, step):
     rows, columns = 2500, 3
     x = filled(np.random.default_rng(data.draw(st.integers(0, 99))), (rows, columns), dtype)
-    length = data.draw(st.sampled_from([2, 100, 272, 300, 1001, 2000]))
+    length = data.draw(st.sampled_from([2, 32, 33, 100, 300, 1001, 2000]))
     whole = reduce_windows(x, {0: length}, {0: step}, reduce, origin={})
     first = data.draw(st.integers(0, len(whole) - 1))
     stop = data.draw(st.integers(first + 1, len(whole)))
@@ -226,22 +225,21 @@ def test_numba_gives_the_same_bits_as_numpy(dtype, around, length, origin, windo
     outer, inner = around
     rng = np.random.default_rng(length)
     x = filled(rng, (outer, length + windows - 1, inner), dtype)
-    if length >= blocksums.SHORTEST:
-        wanted = blocksums.block_sums(x, length, origin)
-    else:
-        (wanted,) = slide((x,), length, SUM, 1)
-    assert compiled.window_sums(x, length, origin).tobytes() == wanted.tobytes()
+    shortest = unitsums.SHORTEST
+    wanted = unitsums.unit_sums(x, length, origin, shortest=shortest)
+    found = compiled.window_sums(x, length, origin, shortest=shortest)
+    assert found.tobytes() == wanted.tobytes()
 
 
 def test_without_numba_large_blocks_have_the_same_bits(monkeypatch):
     x = np.random.default_rng(11).normal(size=2**20)
     with_numba = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
-    blocksums._compiled.cache_clear()
+    unitsums._compiled.cache_clear()
     monkeypatch.setitem(sys.modules, "mmchunks.compiled", None)
     monkeypatch.delattr("mmchunks.compiled", raising=False)
-    assert not blocksums.compiles(x)
+    assert not unitsums.compiles(x)
     without = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
-    blocksums._compiled.cache_clear()
+    unitsums._compiled.cache_clear()
     assert with_numba.tobytes() == without.tobytes()
 
 
