@@ -89,6 +89,7 @@ def _short(x, inner, length, sums):
         np.empty(tile + length * inner, x.dtype),
         np.empty(tile + length * inner, x.dtype),
     )
+    done = np.empty(tile, x.dtype)
     for o in range(x.shape[0]):
         for first in range(0, sums.shape[1], tile):
             n = min(tile, sums.shape[1] - first)
@@ -98,10 +99,14 @@ def _short(x, inner, length, sums):
             rows, covered = 1, 0
             while True:
                 if length & rows:
-                    if covered:
-                        _add_to(result, runs[covered * inner :])
+                    last = 2 * rows > length
+                    out = result if last else done[:n]
+                    if covered and last:
+                        _add(done, runs[covered * inner :], out)
+                    elif covered:
+                        _add_to(out, runs[covered * inner :])
                     else:
-                        _copy(runs, result)
+                        _copy(runs, out)
                     covered += rows
                 if 2 * rows > length:
                     break

@@ -213,19 +213,37 @@ def _merge_variance(left: State, n: int, right: State, m: int, _out: State | Non
     """Merge (sum, what rounding took from the sum, sum of squared distances from the mean).
 
     Chan, Golub and LeVeque (1983), for n elements followed by m. Their formula subtracts two
-    means, which loses what the means have in common; here both carry their rounding error along.
+    means, which loses what the means have in common. So the sums carry their rounding error
+    along; the plane is left out where the sums are wide enough for the elements without it.
     """
-    (high, low, square), (other_high, other_low, other_square) = left, right
-    total, error = _exact_sum(high, other_high)
+    if len(left) == 2:
+        (total, square), (other, other_square) = left, right
+        distance = other - total if n == m else other / m - total / n
+        return total + other, square + other_square + _between(distance, n, m)
+    (high, low, square), (other, other_low, other_square) = left, right
+    total, error = _exact_sum(high, other)
     if n == m:
-        distance = (other_high - high) + (other_low - low)
-        between = _squared(distance) / (2 * n)
+        distance = (other - high) + (other_low - low)
     else:
         mean, mean_error = _exact_mean(high, low, n)
-        other, other_error = _exact_mean(other_high, other_low, m)
-        distance = (other - mean) + (other_error - mean_error)
-        between = _squared(distance) * (n * m) / (n + m)
-    return total, error + low + other_low, square + other_square + between
+        other_mean, other_error = _exact_mean(other, other_low, m)
+        distance = (other_mean - mean) + (other_error - mean_error)
+    square = square + other_square + _between(distance, n, m)
+    return total, error + low + other_low, square
+
+
+def _between(distance: Any, n: int, m: int) -> Any:
+    """Tell what two runs add to the squares: from the distance of their sums, or of their means."""
+    if distance.dtype.kind == "c":
+        squared = distance.real**2 + distance.imag**2
+    else:
+        squared = distance * distance
+    if n == m:
+        squared /= 2 * n
+    else:
+        squared *= n * m
+        squared /= n + m
+    return squared
 
 
 def _exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
@@ -242,12 +260,6 @@ def _exact_mean(high: Any, low: Any, n: int) -> tuple[Any, Any]:
     scaled = mean * (2.0 ** ((np.finfo(mean.dtype).nmant + 2) // 2) + 1)
     upper = scaled - (scaled - mean)
     return mean, ((high - upper * n) - (mean - upper) * n + low) / n
-
-
-def _squared(distance: Any) -> Any:
-    if distance.dtype.kind == "c":
-        return distance.real**2 + distance.imag**2
-    return distance * distance
 
 
 def _collect_variance(state: State, count: int) -> State:

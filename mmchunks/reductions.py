@@ -48,9 +48,11 @@ def _truths(x: Any) -> State:
 
 
 def _moments(x: Any) -> State:
-    x = x.astype(np.result_type(x.dtype, np.float64), copy=False)
-    zero = folds.namespace(x).zeros_like(x)
-    return x, zero, zero.real
+    wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
+    zero = folds.namespace(x).zeros_like(wide)
+    if x.dtype.kind == "f" and x.dtype.itemsize <= 4:
+        return wide, zero
+    return wide, zero, zero.real
 
 
 def _only(state: State, _count: int) -> Any:
@@ -70,7 +72,7 @@ def _spread(state: State, _count: int) -> Any:
 
 
 def _variance(state: State, count: int) -> Any:
-    total, _, squares = state
+    total, squares = state[0], state[-1]
     xp = folds.namespace(total)
     # numpy subtracts the mean first: whatever is infinite becomes a NaN
     return xp.where(xp.isfinite(total), squares / count, xp.nan)
