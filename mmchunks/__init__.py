@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mmchunks.loading import load, load_raw, to_device
     from mmchunks.planning import plan
     from mmchunks.plans import Plan
+    from mmchunks.sliding import sliding_window
     from mmchunks.sweeping import SweepReport, sweep
     from mmchunks.targets import Target, create_npy, open_target
     from mmchunks.workers import local_client
@@ -55,6 +56,7 @@ _HOMES = {
     "loading": ["load", "load_raw", "to_device"],
     "planning": ["plan"],
     "plans": ["Plan"],
+    "sliding": ["sliding_window"],
     "sweeping": ["SweepReport", "sweep"],
     "targets": ["Target", "create_npy", "open_target"],
     "workers": ["local_client"],
@@ -88,6 +90,7 @@ __all__ = [
     "open_raw",
     "open_target",
     "plan",
+    "sliding_window",
     "status",
     "sweep",
     "to_device",

@@ -30,7 +30,9 @@ from mmchunks.workers import local_client
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["lorenz96", "run"]
+    from mmchunks.sweeping import SweepReport
+
+__all__ = ["fill", "lorenz96", "run"]
 
 STEPS, MEMBERS, SITES = 256, 64, 40
 _ROW_NBYTES = STEPS * MEMBERS * SITES * 4
@@ -95,15 +97,15 @@ def run(
     dict
         What was measured.
     """
-    scenarios = {"forcing": np.linspace(1.0, 12.0, max(nbytes // _ROW_NBYTES, 8)).tolist()}
+    scenarios = max(nbytes // _ROW_NBYTES, 8)
     with tempfile.TemporaryDirectory(prefix="mmchunks-demo-", dir=folder) as place:
         path = str(Path(place) / "lorenz96.npy")
-        say(f"A sweep of {len(scenarios['forcing'])} scenarios fills {path}.")
-        _fill_and_die(path, len(scenarios["forcing"]))
+        say(f"A sweep of {scenarios} scenarios fills {path}.")
+        _fill_and_die(path, scenarios)
         say("It was killed with SIGKILL. What the journal knows:\n" + status_lines(status(path)))
         with local_client(n_workers, dashboard_address=":0") as client:
             say(f"The same sweep again, now on a cluster of {len(client.nthreads())} processes:")
-            report = sweep(lorenz96, scenarios, path, executor=client)
+            report = fill(path, scenarios, executor=client)
             checked = verify(path, executor=client)
             say(
                 f"{sweep_line(report)}\nall {checked.checked} chunks hold what was written"
@@ -112,12 +114,19 @@ def run(
             )
             say("The plan for reading it:\n" + plan(path).explain())
             measured = _aggregate(path, client, say)
-    return {"scenarios": len(scenarios["forcing"]), "resumed": report.skipped, **measured}
+    return {"scenarios": scenarios, "resumed": report.skipped, **measured}
+
+
+def fill(path: str, scenarios: int, *, executor: Any = None) -> SweepReport:
+    """Sweep the forcing from 1 to 12 in so many steps, here or on an executor."""
+    forcing = np.linspace(1.0, 12.0, scenarios).tolist()
+    return sweep(lorenz96, {"forcing": forcing}, path, executor=executor)
 
 
 def _fill_and_die(path: str, scenarios: int) -> None:
     """Start the sweep in a process of its own, and kill it when a third is done."""
-    child = subprocess.Popen([sys.executable, "-m", "mmchunks.demo", path, str(scenarios)])
+    code = f"from mmchunks.demo import fill; fill({path!r}, {scenarios})"
+    child = subprocess.Popen([sys.executable, "-c", code])
     try:
         while child.poll() is None and _done(path) * 3 < scenarios:
             time.sleep(0.02)
@@ -191,7 +200,3 @@ def _picture(spread: np.ndarray[Any, Any]) -> str:
         f"  forcing {forcing:5.1f} |{''.join(shades[int(level)] for level in line)}|"
         for forcing, line in zip(np.linspace(1.0, 12.0, len(spread))[rows], scaled, strict=True)
     )
-
-
-if __name__ == "__main__":  # the process that is killed
-    sweep(lorenz96, {"forcing": np.linspace(1.0, 12.0, int(sys.argv[2])).tolist()}, sys.argv[1])
