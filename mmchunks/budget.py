@@ -1,0 +1,121 @@
+"""Does a task fit on its device? Bytes in flight, term by term, before anything runs.
+
+    device bytes of a task   |ring|halo|chunk ...........|result ....|
+    of all tasks at once     |ring|halo|chunk ...........|result ....|halo|chunk .....
+
+The tasks of a process share one ring, and every other term is theirs alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmchunks.errors import PlanError
+
+__all__ = ["DeviceBytes", "fitting_rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceBytes:
+    """Device memory that the tasks of one process hold at once.
+
+    Examples
+    --------
+    >>> need = DeviceBytes(chunk=100, halo=20, result=10, ring=50, tasks=2)
+    >>> need.total
+    310
+    >>> need.check(1000)
+    >>> need.check(300)
+    Traceback (most recent call last):
+      ...
+    mmchunks.errors.PlanError: 2 tasks at once take 310 bytes of device memory ...
+    """
+
+    chunk: int
+    """Bytes of the elements that a task owns."""
+
+    halo: int
+    """Bytes that it reads beyond them."""
+
+    result: int
+    """Bytes of the block that it returns."""
+
+    ring: int
+    """Bytes that the copies of a process take on the device, whatever the chunk."""
+
+    tasks: int = 1
+    """Tasks that one process runs at once."""
+
+    @property
+    def total(self) -> int:
+        """All terms together, in bytes."""
+        return self.ring + self.tasks * (self.chunk + self.halo + self.result)
+
+    def check(self, budget: int) -> None:
+        """Refuse what does not fit into `budget` bytes.
+
+        Raises
+        ------
+        PlanError
+            With every term, and the numbers to change.
+        """
+        if self.total <= budget:
+            return
+        msg = (
+            f"{self.tasks} tasks at once take {self.total:,} bytes of device memory "
+            f"(each a chunk of {self.chunk:,}, a halo of {self.halo:,} and a result of "
+            f"{self.result:,}, together a ring of {self.ring:,}), and {budget:,} are there; "
+            "pass smaller chunks=, or fewer threads per worker"
+        )
+        raise PlanError(msg)
+
+
+def fitting_rows(
+    wanted: int, *, row: int, halo_rows: int, result_row: int, ring: int, tasks: int, budget: int
+) -> int:
+    """Choose how many rows of the slowest axis a chunk may own on a device.
+
+    Parameters
+    ----------
+    wanted : int
+        Rows that a chunk would have if memory were no question; one at least.
+    row : int
+        Bytes of one row.
+    halo_rows : int
+        Rows that a chunk reads beyond those that it owns.
+    result_row : int
+        Bytes of the result for each owned row.
+    ring : int
+        Bytes that the copies take on the device.
+    tasks : int
+        Tasks that one process runs at once.
+    budget : int
+        Bytes of device memory that there are.
+
+    Returns
+    -------
+    int
+        As many rows as fit, `wanted` at most.
+
+    Raises
+    ------
+    PlanError
+        If not even one row fits, with its halo.
+
+    Examples
+    --------
+    >>> fitting_rows(90, row=8, halo_rows=5, result_row=2, ring=60, tasks=1, budget=600)
+    50
+    """
+    spare = (budget - ring) // tasks - halo_rows * row
+    rows = min(wanted, spare // max(row + result_row, 1))
+    if rows < 1:
+        one = DeviceBytes(
+            chunk=row, halo=halo_rows * row, result=result_row, ring=ring, tasks=tasks
+        )
+        msg = (
+            f"not even one row a chunk fits on the device: {one.total:,} bytes, and {budget:,} are "
+            "there; cut the other axes too, for example chunks=(1, 'auto'), or pass a shorter window"
+        )
+        raise PlanError(msg)
+    return rows

@@ -1,0 +1,221 @@
+"""How does indexing a file's dask array read less, instead of slicing what was read?
+
+Dask does not push a slice into a read: ``x[5]`` first reads the whole chunk that holds row 5. So
+the arrays that mmchunks makes are dask arrays that remember their `Selection`:
+
+    x[5]               few bytes of a chunk: a new array, whose reads are just those bytes
+    x[1:]              most of its chunks: dask's slicing, as others may want the same chunks
+                       (``x[1:] - x[:-1]`` reads each once), but the pick is remembered:
+    x[1:][5]           few bytes again
+    x[[9, 700, 3]]     rows by number: each is read by itself, in that order
+    x + 1, x.sum(), x.persist(), assignment: plain dask arrays
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import operator
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mmchunks import devices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dask.array as da
+
+    from mmchunks.selection import Selection
+
+__all__ = ["file_array", "selection_of"]
+
+Chunks: TypeAlias = tuple[tuple[int, ...], ...]
+
+# Numbers in a list travel in every task, so longer lists are left to dask, which reads the chunks.
+_LONGEST_LIST = 10_000
+
+
+def file_array(selection: Selection, chunks: Chunks, name: str) -> da.Array:
+    """Make the dask array that reads `selection` in `chunks`."""
+    import dask.array as da
+
+    array = da.from_array(
+        selection,
+        chunks=chunks,
+        name=name,
+        asarray=False,
+        fancy=False,
+        inline_array=True,
+        meta=devices.empty(selection.device, (0,) * selection.ndim, selection.dtype),
+    )
+    return _file_array_class().of(array, selection)
+
+
+def selection_of(array: Any) -> Selection | None:
+    """Find what `array` reads, if it is an array made by `file_array` or a slice of one.
+
+    What was computed, persisted, assigned to or sent to another process is dask's alone: None.
+    """
+    if isinstance(array, _file_array_class()) and array.name == array.made_as:
+        selection: Selection = array.selection
+        return selection
+    return None
+
+
+@functools.cache
+def _file_array_class() -> Any:
+    """Define the subclass when dask is needed for the first time, not when mmchunks is imported."""
+    import dask.array as da
+
+    class FileArray(da.Array):  # type: ignore[misc]  # dask has no types
+        """A dask array that knows which elements of a file it stands for."""
+
+        __slots__ = ("made_as", "selection")
+
+        @classmethod
+        def of(cls, array: da.Array, selection: Selection) -> FileArray:
+            """Take over what dask made, under either of its array engines."""
+            if hasattr(array, "expr"):
+                self = cls(array.expr)
+            else:
+                self = cls(array.dask, array.name, array.chunks, meta=array)
+            self.selection = selection
+            self.made_as = self.name  # assignment to items renames the array, and ends the bond
+            return self
+
+        def __getitem__(self, index: Any) -> da.Array:
+            narrowed = _narrowed(self, index, super().__getitem__)
+            return super().__getitem__(index) if narrowed is None else narrowed
+
+        def __reduce__(self) -> Any:
+            # In another process it is an ordinary dask array.
+            return (da.Array, (self.expr,)) if hasattr(self, "expr") else super().__reduce__()
+
+    return FileArray
+
+
+def _narrowed(array: Any, index: Any, by_dask: Callable[[Any], da.Array]) -> da.Array | None:
+    """Index by reading less; None where the index is dask's work."""
+    selection = selection_of(array)
+    if selection is None:
+        return None
+    if isinstance(index, str):
+        return _one_field(array, selection, index)
+    entries = _entries(index, array.shape)
+    if entries is None:
+        return None
+    picks = [entry for entry in entries if entry is not None]
+    if len(picks) < len(entries):  # pick first; the new axes are then dask's work
+        kept = [entry for entry in entries if not isinstance(entry, int)]
+        axes = tuple(None if entry is None else slice(None) for entry in kept)
+        return super(type(array), array[tuple(picks)]).__getitem__(axes)
+    return _picked(array, selection, picks, by_dask)
+
+
+def _picked(
+    array: Any, selection: Selection, entries: list[Any], by_dask: Callable[[Any], da.Array]
+) -> da.Array | None:
+    """Take one entry per axis, by reading less or by slicing chunks that others may share."""
+    outer = array.ndim - selection.inner_ndim
+    if any(not _whole(entry) for entry in entries[outer:]):  # inside the elements of a field
+        return None
+
+    listed = [isinstance(entry, np.ndarray) for entry in entries]
+    # Dask's own slicing gives the chunks, and the errors for what is out of bounds.
+    sliced = by_dask(
+        tuple(
+            slice(None) if is_list else entry
+            for entry, is_list in zip(entries, listed, strict=True)
+        )
+    )
+    narrowed = selection.narrowed(tuple(entries[:outer]))
+    touched = math.prod(map(_touched, array.chunks, entries))
+    if not any(listed) and 2 * math.prod(narrowed.shape) >= touched:
+        return _file_array_class().of(sliced, narrowed)
+    left = iter(sliced.chunks)
+    chunks = tuple(
+        _cut(len(entry), max(next(left))) if isinstance(entry, np.ndarray) else next(left)
+        for entry in entries
+        if not isinstance(entry, int)
+    )
+    return _named("pick", narrowed, chunks)
+
+
+def _whole(entry: Any) -> bool:
+    return isinstance(entry, slice) and entry == slice(None)
+
+
+def _one_field(array: Any, selection: Selection, field: str) -> da.Array | None:
+    """Read one field of a structured array, without the rest where that can be skipped."""
+    if selection.field is not None or field not in (selection.dtype.names or ()):
+        return None
+    narrowed = dataclasses.replace(selection, field=field)
+    inner = tuple((length,) for length in narrowed.shape[array.ndim :])
+    return _named("field", narrowed, array.chunks + inner)
+
+
+def _named(prefix: str, selection: Selection, chunks: Chunks) -> da.Array:
+    from dask.base import tokenize
+
+    return file_array(selection, chunks, f"{prefix}-{tokenize(selection, chunks)}")
+
+
+def _entries(index: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """Spell an index out: one int, slice or (at most one) array of numbers per axis, and None.
+
+    None instead of the list: an index that only dask understands, or that is wrong.
+    """
+    given = list(index) if isinstance(index, tuple) else [index]
+    ellipses = [at for at, entry in enumerate(given) if entry is Ellipsis]
+    missing = len(shape) - sum(entry is not None and entry is not Ellipsis for entry in given)
+    if len(ellipses) > 1 or missing < 0:
+        return None
+    at = ellipses[0] if ellipses else len(given)
+    given[at : at + 1] = [slice(None)] * missing
+    axes = iter(shape)
+    entries = [None if entry is None else _entry(entry, next(axes)) for entry in given]
+    lists = sum(isinstance(entry, np.ndarray) for entry in entries)
+    return None if lists > 1 or any(entry is NotImplemented for entry in entries) else entries
+
+
+def _entry(entry: Any, length: int) -> Any:
+    """Read one entry as an int, a slice or an array of numbers; else NotImplemented."""
+    if isinstance(entry, slice):
+        return entry
+    if isinstance(entry, list | np.ndarray) and not np.isscalar(entry):
+        numbers = np.asarray(entry)
+        if numbers.dtype == bool and numbers.shape == (length,):
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or len(numbers) > _LONGEST_LIST:
+            return NotImplemented
+        return numbers.astype(np.intp)
+    try:
+        return NotImplemented if isinstance(entry, bool | np.bool) else operator.index(entry)
+    except TypeError:
+        return NotImplemented
+
+
+def _touched(sizes: tuple[int, ...], entry: Any) -> int:
+    """Add up the lengths of the chunks of one axis that hold something of what is picked."""
+    length = sum(sizes)
+    if isinstance(entry, int):
+        first = last = entry % length
+    elif isinstance(entry, slice):
+        picked = range(length)[entry]
+        if not len(picked):
+            return 0
+        first, last = sorted((picked[0], picked[-1]))
+    else:
+        return length  # lists are always read by themselves
+    stops = list(accumulate(sizes))
+    return sum(sizes[bisect_right(stops, first) : bisect_right(stops, last) + 1])
+
+
+def _cut(length: int, size: int) -> tuple[int, ...]:
+    """Cut a list of picks into chunks no longer than the array's own."""
+    return (size,) * (length // size) + ((length % size,) if length % size or not length else ())

@@ -1,0 +1,300 @@
+"""How does a file become a dask array?
+
+    path -> files.open -> Source -> plan (which chunks) -> Selection (an array-like) -> dask array
+
+A task of the graph holds a path, a layout and slices. Dask asks the `Selection` for the slices of
+one chunk, on the worker that runs the task, and only then is the file opened.
+
+What is returned is a dask array whose own indexing reads less of the file (`filearray`). Everything
+else, from arithmetic to ``persist``, is dask's and gives plain dask arrays.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from mmchunks import devices, files, planning
+from mmchunks.errors import LayoutError
+from mmchunks.filearray import file_array
+from mmchunks.selection import select
+from mmchunks.workers import chosen_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import dask.array as da
+
+    from mmchunks.files import Source
+    from mmchunks.layout import Order
+
+__all__ = ["from_npy", "from_npy_stack", "from_raw"]
+
+
+def from_npy(
+    path: str | os.PathLike[str],
+    chunks: Any = "auto",
+    *,
+    device: str = "auto",
+    io: str = "auto",
+    align: str | int | None = "auto",
+    field: str | None = None,
+    name: str | None = None,
+    max_header_size: int = 10_000,
+) -> da.Array:
+    """Make a lazy dask array of one ``.npy`` file.
+
+    Only the header is read. Each task later opens the file by itself, checks that it is still the
+    same file, and brings in the bytes of its own chunk.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A ``.npy`` file on a mounted file system.
+    chunks : int, tuple, dict, str, -1 or None
+        As in dask, but a whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the slowest
+        axis of the file. ``"auto"`` aims at dask's ``array.chunk-size``.
+    device : {"auto", "cpu", "gpu"}
+        Where blocks are made: NumPy arrays on the host, or CuPy arrays on the GPU of the worker
+        that runs the task. ``"auto"`` follows dask's ``array.backend`` when it was set, else takes
+        the GPU when CuPy is installed and a device answers.
+    io : {"auto", "mmap", "pread", "direct", "gds"}
+        How bytes come into memory. ``"mmap"`` maps them privately and copies nothing;
+        ``"pread"`` and ``"direct"`` copy them into buffers (``"direct"`` past the page cache);
+        ``"gds"`` is GPUDirect Storage. ``"auto"`` looks at the file system and at the page cache
+        before each read.
+    align : {"auto", "page"}, int or None
+        Whether chunk boundaries are moved to multiples of a page (or of that many bytes).
+        ``"auto"`` moves only sizes that were not spelled out.
+    field : str, optional
+        Take one field of a structured dtype. The axes of a sub-array field come last, uncut.
+    name : str, optional
+        Name of the array in the graph. By default it is derived from the identity of the file
+        (path, inode, size, time), never from its content. Dask's newer array engine
+        (``array.query-planning``) makes its own names and takes none.
+    max_header_size : int
+        Longest header that is parsed, in bytes, as in `numpy.load`.
+
+    Returns
+    -------
+    dask.array.Array
+        Its blocks own their memory and can be written to; the file never changes.
+
+    Raises
+    ------
+    HeaderError
+        If the file is not a ``.npy`` file that can be mapped.
+    StaleFileError
+        At compute time, if the file was truncated, replaced or rewritten meanwhile.
+
+    Notes
+    -----
+    A block made by ``io="mmap"`` (and, on a local disk, by ``"auto"``) shows the file itself: if
+    another program truncates the file while the block is alive, touching the lost part ends the
+    process with SIGBUS. ``io="pread"`` cannot be hurt that way.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np, mmchunks as mm
+    >>> path = os.path.join(tempfile.mkdtemp(), "ramp.npy")
+    >>> np.save(path, np.arange(12.0).reshape(6, 2))
+    >>> x = mm.from_npy(path, chunks=(3, 2))
+    >>> x.chunks
+    ((3, 3), (2,))
+    >>> float(x.sum().compute())
+    66.0
+    """
+    source = files.open_npy(path, max_header_size=max_header_size)
+    return _from_source(
+        source, chunks, device=device, io=io, align=align, field=field, name=name, prefix="from-npy"
+    )
+
+
+def from_raw(
+    path: str | os.PathLike[str],
+    dtype: Any,
+    shape: int | Sequence[int] | None = None,
+    chunks: Any = "auto",
+    *,
+    offset: int = 0,
+    order: Order = "C",
+    device: str = "auto",
+    io: str = "auto",
+    align: str | int | None = "auto",
+    field: str | None = None,
+    name: str | None = None,
+) -> da.Array:
+    """Make a lazy dask array of a file that holds nothing but numbers.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file on a mounted file system.
+    dtype : dtype or str
+        Type of one element as stored, or the SigMF name of a radio recording's samples.
+    shape : int or sequence of int, optional
+        By default one axis that reaches to the end of the file.
+    chunks, device, io, align, field, name
+        As in `from_npy`.
+    offset : int
+        First byte of the data.
+    order : {"C", "F"}
+        Which axis is contiguous: the last one or the first.
+
+    Returns
+    -------
+    dask.array.Array
+        As from `from_npy`.
+
+    Raises
+    ------
+    LayoutError
+        If the file is shorter than the shape, or its length is no multiple of the element's.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np, mmchunks as mm
+    >>> path = os.path.join(tempfile.mkdtemp(), "counts.bin")
+    >>> np.arange(10, dtype="<u2").tofile(path)
+    >>> mm.from_raw(path, "<u2", chunks=4)[3:6].compute()
+    array([3, 4, 5], dtype=uint16)
+    """
+    source = files.open_raw(path, dtype, shape, offset=offset, order=order)
+    return _from_source(
+        source, chunks, device=device, io=io, align=align, field=field, name=name, prefix="from-raw"
+    )
+
+
+def from_npy_stack(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    chunks: Any = "auto",
+    *,
+    axis: int = 0,
+    new_axis: bool = False,
+    **options: Any,
+) -> da.Array:
+    """Make one lazy dask array of many ``.npy`` files, joined along an axis.
+
+    Parameters
+    ----------
+    paths : str, os.PathLike, or a sequence of them
+        Files in the order in which they are joined; one string may be a folder (all of its
+        ``.npy`` files) or a pattern such as ``"run_*/out.npy"``. Names found that way are sorted
+        as text, numbers in them by value (``2.npy`` before ``10.npy``).
+    chunks : int, tuple, dict, str, -1 or None
+        Chunks of each file, as in `from_npy`; no chunk reaches across two files.
+    axis : int
+        Axis along which files are joined.
+    new_axis : bool
+        Whether `axis` is a new one, of which each file is one index (as `numpy.stack`).
+    **options
+        As in `from_npy`: `device`, `io`, `align`, `field`, `max_header_size`.
+
+    Returns
+    -------
+    dask.array.Array
+        One array. Only headers were read.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a pattern matches nothing.
+    LayoutError
+        If two files differ in dtype, or in a length that the join needs to be equal.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np, mmchunks as mm
+    >>> folder = tempfile.mkdtemp()
+    >>> for i in range(3):
+    ...     np.save(os.path.join(folder, f"{i}.npy"), np.full((2, 4), i))
+    >>> mm.from_npy_stack(folder).shape, mm.from_npy_stack(folder, new_axis=True).shape
+    ((6, 4), (3, 2, 4))
+    """
+    import dask.array as da
+
+    found = _expand(paths)
+    size = options.get("max_header_size", 10_000)
+    sources = [files.open_npy(path, max_header_size=size) for path in found]
+    ndim = sources[0].ndim + new_axis
+    if not -ndim <= axis < ndim:
+        msg = f"axis {axis} is out of bounds for the {ndim} axes of the joined array"
+        raise LayoutError(msg)
+    axis %= ndim
+    for other in sources[1:]:
+        _check_joinable(sources[0], other, None if new_axis else axis)
+    arrays = [from_npy(path, chunks, **options) for path in found]
+    return da.stack(arrays, axis=axis) if new_axis else da.concatenate(arrays, axis=axis)
+
+
+def _from_source(
+    source: Source,
+    chunks: Any,
+    *,
+    device: str,
+    io: str,
+    align: str | int | None,
+    field: str | None,
+    name: str | None,
+    prefix: str,
+) -> da.Array:
+    from dask.base import tokenize
+
+    selection = select(source, field=field, io=io, device=devices.resolve(device, chosen_backend()))
+    plan = planning.plan(source, chunks, align=align)
+    # The plan's JSON is a line long where dask's tuples of chunk sizes may hold millions.
+    name = name or f"{prefix}-{tokenize(selection, plan.to_json())}"
+    inner = tuple((length,) for length in selection.shape[source.ndim :])
+    return file_array(selection, plan.chunks + inner, name)
+
+
+def _expand(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> list[str]:
+    """List the files that a folder, a pattern or a sequence of paths names."""
+    if not isinstance(paths, str | os.PathLike):
+        found = [os.fspath(path) for path in paths]
+        if not found:
+            msg = "no files were given; pass paths, a folder or a pattern"
+            raise FileNotFoundError(msg)
+        return found
+    text = os.fspath(paths)
+    pattern = os.path.join(glob.escape(text), "*.npy") if os.path.isdir(text) else text
+    found = [text] if os.path.isfile(text) else glob.glob(pattern, recursive=True)
+    if not found:
+        msg = f"{text}: no file matches {pattern!r}"
+        raise FileNotFoundError(msg)
+    return sorted(found, key=_by_number)
+
+
+def _by_number(path: str) -> list[tuple[bool, int, str]]:
+    """Sort key under which ``2.npy`` comes before ``10.npy``."""
+    return [
+        (not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
+        for part in re.split(r"(\d+)", path)
+    ]
+
+
+def _check_joinable(first: Source, other: Source, axis: int | None) -> None:
+    """Refuse two files that cannot stand side by side, naming both and what differs."""
+    for what, ours, theirs in (
+        ("dtype", first.dtype, other.dtype),
+        ("number of axes", first.ndim, other.ndim),
+        ("shape", _without(first.shape, axis), _without(other.shape, axis)),
+    ):
+        if ours != theirs:
+            msg = (
+                f"{other.path}: its {what} {theirs} does not fit {ours} of {first.path}"
+                + (f" (axis {axis}, the joined one, may differ)" if axis is not None else "")
+                + "; leave one of them out"
+            )
+            raise LayoutError(msg)
+
+
+def _without(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
+    return shape if axis is None else shape[:axis] + shape[axis + 1 :]

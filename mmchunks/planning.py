@@ -1,0 +1,89 @@
+"""How is a file to be cut? The one public entry to plans, and the home of its defaults."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mmchunks.errors import PlanError
+from mmchunks.layout import Layout
+from mmchunks.plans import Plan, plan_chunks
+
+__all__ = ["plan"]
+
+
+def plan(
+    path_or_source: Any,
+    chunks: Any = "auto",
+    *,
+    align: str | int | None = "auto",
+    halo: Any = None,
+    writing: bool = False,
+) -> Plan:
+    """Cut a file into chunks, without reading its data.
+
+    Parameters
+    ----------
+    path_or_source : str, os.PathLike, Source, Target or Layout
+        A ``.npy`` file, or what describes one. A Target implies `writing`.
+    chunks : int, str, tuple, list, dict or None
+        dask's whole grammar. A whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the
+        slowest axis; ``"auto"`` aims at dask's setting ``array.chunk-size``.
+    align : "auto", "page", int or None
+        ``"auto"``: sizes that were spelled out are kept for reading; sizes chosen here, and all
+        sizes for writing, fall on pages where they can. ``"page"`` or a number of bytes: make
+        chunks coarser until they fall on those, at most 4 times. None: leave them.
+    halo : None, int or dict
+        What a chunk reads beyond what it owns: elements at both sides of axis 0, or
+        ``{axis: n}``, or ``{axis: (before, after)}``.
+    writing : bool
+        Whether the chunks are to be written.
+
+    Returns
+    -------
+    Plan
+        A list of chunks in the order of the file, which takes no memory for them.
+
+    Raises
+    ------
+    PlanError
+        If the request does not fit the array; the sentence begins with the path.
+    OSError, HeaderError
+        If there is no such ``.npy`` file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> layout = Layout(shape=(10**6, 1000), dtype=np.dtype("f4"), offset=4096)
+    >>> len(plan(layout)), plan(layout, 500).numblocks
+    (30, (2000, 2))
+    """
+    import dask.config
+    from dask.utils import parse_bytes
+
+    source = _opened(path_or_source)
+    layout = source if isinstance(source, Layout) else source.layout
+    try:
+        return plan_chunks(
+            layout,
+            chunks,
+            align=align,
+            halo=halo,
+            writing=writing or hasattr(source, "flush"),  # only a Target has anything to flush
+            page=os.sysconf("SC_PAGE_SIZE"),
+            target_nbytes=parse_bytes(dask.config.get("array.chunk-size")),
+        )
+    except PlanError as error:
+        if isinstance(source, Layout):
+            raise
+        msg = f"{source.path}: {error}"
+        raise PlanError(msg) from error
+
+
+def _opened(path_or_source: Any) -> Any:
+    """Open what is only a path."""
+    if not isinstance(path_or_source, (str, os.PathLike)):
+        return path_or_source
+    from mmchunks.files import open_npy
+
+    return open_npy(path_or_source)

@@ -1,0 +1,107 @@
+"""Who does the work on this machine? One process per GPU, or one per core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mmchunks import devices
+from mmchunks.errors import DeviceError
+from mmchunks.placement import check_workers
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["chosen_backend", "local_client"]
+
+
+def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs: Any) -> Client:
+    """Start workers on this machine, and connect to them.
+
+    Parameters
+    ----------
+    n_workers : int, optional
+        Processes to start. One per GPU where GPUs answer (and never more), else one per core.
+    device : {"auto", "cpu", "gpu"}
+        What the workers compute on.
+    **kwargs
+        Passed on to ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``, for example
+        ``memory_limit=`` or ``threads_per_worker=``, which is 1 otherwise.
+
+    Returns
+    -------
+    distributed.Client
+        It owns the workers: closing it, or leaving its ``with`` block, ends them.
+
+    Raises
+    ------
+    DeviceError
+        If a GPU was asked for and none answers, or more workers than there are GPUs.
+
+    Notes
+    -----
+    Processes are spawned, never forked. In a script, call this below ``if __name__ ==
+    "__main__":``, because a spawned process imports the script first.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> with local_client(1, device="cpu", dashboard_address=":0") as client:  # doctest: +SKIP
+    ...     int(da.arange(10).sum().compute())
+    45
+    """
+    chosen = devices.resolve(device, chosen_backend())
+    kwargs.setdefault("threads_per_worker", 1)
+    if chosen == "gpu":
+        return _owner(_cuda_cluster(check_workers(n_workers, devices.count()), kwargs))
+    from dask.system import CPU_COUNT
+    from distributed import LocalCluster
+
+    kwargs.setdefault("processes", True)
+    return _owner(LocalCluster(n_workers=n_workers or CPU_COUNT, **kwargs))
+
+
+def _cuda_cluster(n_workers: int, kwargs: dict[str, Any]) -> Any:
+    try:
+        from dask_cuda import LocalCUDACluster
+    except ImportError as error:
+        msg = (
+            "one worker per GPU needs dask-cuda, which is not installed; "
+            'install mmchunks[cuda13] or mmchunks[cuda12], or write device="cpu"'
+        )
+        raise DeviceError(msg) from error
+    return LocalCUDACluster(n_workers=n_workers, **kwargs)
+
+
+def _owner(cluster: Any) -> Client:
+    """Connect to a cluster whose life ends with the connection."""
+    from distributed import Client
+
+    class OwningClient(Client):  # type: ignore[misc]
+        """A client that closes its cluster; distributed's own does so only for its default one."""
+
+        def close(self, *args: Any, **kwargs: Any) -> None:
+            super().close(*args, **kwargs)
+            cluster.close()
+
+    try:
+        return OwningClient(cluster)
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def chosen_backend() -> str | None:
+    """Read dask's ``array.backend``; None where the user left it at dask's default.
+
+    Notes
+    -----
+    ``"numpy"`` is the default, and counts as chosen only in a configuration file or in the
+    environment: ``dask.config.set`` leaves no trace of it. Write ``device="cpu"`` there.
+    """
+    import dask.config
+
+    backend: str = dask.config.get("array.backend", "numpy")
+    if backend != "numpy":
+        return backend
+    written: str | None = dask.config.get("array.backend", None, config=dask.config.collect())
+    return written

@@ -1,0 +1,29 @@
+"""The public face: complete, sorted, light to import, and the same to a type checker."""
+
+import subprocess
+import sys
+
+import mmchunks
+
+
+def test_all_is_sorted_complete_and_real():
+    assert mmchunks.__all__ == sorted(mmchunks.__all__)
+    assert set(mmchunks.__all__) == set(mmchunks._HOME_OF)
+    for name in mmchunks.__all__:
+        value = getattr(mmchunks, name)
+        assert value.__module__ == f"mmchunks.{mmchunks._HOME_OF[name]}"
+        assert value.__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(mmchunks, "no_such_name")
+    assert "from_npy" in dir(mmchunks)
+
+
+def test_import_is_light():
+    code = (
+        "import mmchunks, mmchunks.files, sys;"
+        "print([m for m in ('dask', 'distributed', 'cupy', 'rich', 'click', 'numba') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,119 @@
+"""Workers of this machine: how many, of which kind, and whose."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+import dask
+import distributed
+import pytest
+
+from mmchunks import devices
+from mmchunks.errors import DeviceError
+from mmchunks.workers import chosen_backend, local_client
+
+from .fakecupy import make
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Install a fake CuPy that sees four GPUs."""
+    monkeypatch.setitem(sys.modules, "cupy", make(devices=4))
+    devices.count.cache_clear()
+    yield 4
+    devices.count.cache_clear()
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_workers_are_processes_of_one_thread_and_end_with_the_client():
+    with local_client(2, device="cpu", dashboard_address=":0") as client:
+        pids = set(client.run(os.getpid).values())
+        assert len(pids) == 2
+        assert os.getpid() not in pids
+        assert set(client.nthreads().values()) == {1}
+        cluster = client.cluster
+    assert cluster.status == distributed.core.Status.closed
+    ends = time.monotonic() + 30
+    while any(map(alive, pids)) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def test_without_a_number_there_is_one_worker_a_core(monkeypatch):
+    asked = {}
+
+    def cluster(**kwargs):
+        asked.update(kwargs)
+        return original(n_workers=0, processes=False, dashboard_address=":0")
+
+    original = distributed.LocalCluster
+    monkeypatch.setattr(distributed, "LocalCluster", cluster)
+    local_client(device="cpu").close()
+    assert asked["n_workers"] == dask.system.CPU_COUNT
+    assert asked["processes"]
+
+
+@pytest.mark.parametrize(("n_workers", "started"), [(None, 4), (3, 3)])
+def test_where_gpus_answer_there_is_one_worker_a_gpu(gpus, monkeypatch, n_workers, started):
+    asked = {}
+
+    def cluster(**kwargs):
+        asked.update(kwargs)
+        return distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
+
+    monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=cluster))
+    client = local_client(n_workers, memory_limit="1GB")
+    client.close()
+    assert asked == {"n_workers": started, "threads_per_worker": 1, "memory_limit": "1GB"}
+    assert client.cluster.status == distributed.core.Status.closed
+
+
+def test_more_workers_than_gpus_and_a_missing_dask_cuda_are_refused(gpus, monkeypatch):
+    with pytest.raises(DeviceError, match="5 workers were asked for and 4 GPUs answer"):
+        local_client(5)
+    monkeypatch.setitem(sys.modules, "dask_cuda", None)
+    with pytest.raises(DeviceError, match=r"needs dask-cuda.*mmchunks\[cuda13\]"):
+        local_client()
+
+
+def test_gpus_that_do_not_answer_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", make(devices=0))
+    devices.count.cache_clear()
+    with pytest.raises(DeviceError, match="none answers"):
+        local_client(device="gpu")
+    devices.count.cache_clear()
+
+
+def test_dasks_backend_counts_where_the_user_set_it(monkeypatch):
+    assert chosen_backend() is None
+    with dask.config.set({"array.backend": "cupy"}):
+        assert chosen_backend() == "cupy"
+    monkeypatch.setenv("DASK_ARRAY__BACKEND", "numpy")
+    assert chosen_backend() == "numpy"
+
+
+@pytest.mark.gpu
+def test_every_worker_has_its_own_gpu():
+    cupy = pytest.importorskip("cupy")
+    pytest.importorskip("dask_cuda")
+    try:
+        cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        pytest.skip("no CUDA device answers")
+
+    def bus():
+        devices.place()
+        return cupy.cuda.Device().pci_bus_id
+
+    with local_client(device="gpu", dashboard_address=":0") as client:
+        assert len(set(client.run(bus).values())) == devices.count()
