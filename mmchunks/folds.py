@@ -158,8 +158,13 @@ def _runs(state: State, start: int, length: int, step: int, number: int) -> Stat
     """Show `number` runs of `length` rows, one every `step` rows from `start`, on a new last axis."""
 
     def view(plane: Any) -> Any:
-        show = namespace(plane).lib.stride_tricks.sliding_window_view
-        return show(plane, length, axis=1)[:, start::step][:, :number]
+        assert start + (number - 1) * step + length <= plane.shape[1]
+        outer, rows, inner = plane.strides
+        return namespace(plane).lib.stride_tricks.as_strided(
+            plane[:, start:],
+            (plane.shape[0], number, plane.shape[2], length),
+            (outer, rows * step, inner, rows),
+        )
 
     return tuple(view(plane) for plane in state)
 
@@ -203,7 +208,9 @@ def _add_up(state: State, _count: int) -> State:
     # NumPy adds pairwise only along contiguous memory, and one after the other otherwise: a
     # value must not depend on how its block lies in memory, so the runs are made contiguous.
     plane = state[0]
-    return (namespace(plane).ascontiguousarray(plane).sum(axis=-1),)
+    if plane.strides[-1] != plane.itemsize:
+        plane = namespace(plane).ascontiguousarray(plane)
+    return (plane.sum(axis=-1),)
 
 
 SUM = Fold(merge=_add, collect=_add_up)

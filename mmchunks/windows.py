@@ -28,7 +28,6 @@ from mmchunks.unitsums import compiles, window_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import ModuleType
 
     from mmchunks.folds import State
 
@@ -261,7 +260,7 @@ def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
     xp = folds.namespace(planes[0])
     results: State = ()
     whole = shape[0], lengths[at], shape[2]
-    for outer, starts, inner in _tiles(whole, slide, _budget(xp, slide, planes[0])):
+    for outer, starts, inner in _tiles(whole, slide, planes[0]):
         begin = starts.start * slide.step
         stop = (starts.stop - 1) * slide.step + slide.length
         tile = slide(tuple(p[outer, begin:stop, inner] for p in planes), origin + begin)
@@ -281,23 +280,19 @@ def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
     return tuple(result.reshape(lengths).transpose(back) for result in results)
 
 
-def _budget(xp: ModuleType, slide: _Slide, plane: Any) -> int:
-    """Choose how many elements a tile has."""
-    if xp is not np:
-        return _DEVICE
-    # the compiled kernel has tiles of its own
-    own = slide.merging.fold is folds.SUM and slide.step == 1 and compiles(plane)
-    return plane.size if own else _TILE
-
-
 def _tiles(
-    shape: tuple[int, int, int], slide: _Slide, budget: int
+    shape: tuple[int, int, int], slide: _Slide, plane: Any
 ) -> Iterator[tuple[slice, slice, slice]]:
-    """Cut (outer, windows, inner) into tiles whose rows, halo included, are about `budget`."""
-    # A long window makes tiles narrow, and then larger than the budget, so that no tile reads
-    # more halo than rows of its own.
+    """Cut (outer, windows, inner) into tiles that hold about as many elements as is good."""
+    if slide.merging.fold is folds.SUM and slide.step == 1 and compiles(plane):
+        outer, windows, inner = shape  # what is compiled has tiles of its own
+        return iter([(slice(0, outer), slice(0, windows), slice(0, inner))])
+    budget = _TILE * min(slide.step, 8) if isinstance(plane, np.ndarray) else _DEVICE
+    # A long window makes tiles narrow, and then larger than the budget: no tile reads more halo
+    # than rows of its own, or an eighth where steps leave little to keep in the cache.
+    reach = slide.length * (2 if slide.step == 1 else 8)
     inner = min(shape[2], max(64, budget // (2 * slide.length)))
-    rows = max(budget // max(1, inner), 2 * slide.length) - slide.length
+    rows = max(budget // max(1, inner), reach) - slide.length
     windows = min(shape[1], -(-rows // slide.step) + 1)
     outer = max(1, budget // max(1, inner * (windows * slide.step + slide.length)))
     return itertools.product(
