@@ -34,6 +34,7 @@ __all__ = [
     "DeviceMemory",
     "RingSpec",
     "addressable",
+    "check_out",
     "count",
     "cupy_module",
     "download",
@@ -55,7 +56,8 @@ class DeviceMemory:
     """Memory of one device."""
 
     free: int
-    """Bytes that a new array could have: not in use, or kept by CuPy's pool for reuse."""
+    """Bytes that new arrays could have: not in use, or kept by CuPy's pool for reuse; no more than
+    what is left of the pool's limit, where it has one."""
 
     total: int
     """Bytes of the device."""
@@ -175,8 +177,11 @@ def memory() -> DeviceMemory:
     place()
     cupy = cupy_module()
     free, total = cupy.cuda.runtime.memGetInfo()
-    pooled = cupy.get_default_memory_pool().free_bytes()
-    return DeviceMemory(free=int(free + pooled), total=int(total))
+    pool = cupy.get_default_memory_pool()
+    free += pool.free_bytes()
+    if pool.get_limit():  # 0: none
+        free = min(free, pool.get_limit() - pool.used_bytes())
+    return DeviceMemory(free=int(free), total=int(total))
 
 
 _making = threading.Lock()
@@ -242,7 +247,7 @@ def upload(
     form = device_form(np.dtype(dtype))
     inside = None
     if out is not None:
-        _check_out(out, shape + form.tail, form.dtype, lane.gpu)
+        check_out(out, shape + form.tail, form.dtype, lane.gpu)
         inside = flat(out, len(shape), order)
     data = _empty(nbytes) if inside is None else inside
     if nbytes:
@@ -326,8 +331,14 @@ def _empty(nbytes: int) -> Any:
         raise DeviceError(msg) from error
 
 
-def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], gpu: int) -> None:
-    """Refuse an array that the elements do not fit into."""
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], gpu: int) -> None:
+    """Refuse an array that the elements do not fit into.
+
+    Raises
+    ------
+    DeviceError
+        If `out` is no array of this shape and dtype on this GPU; it says what would be.
+    """
     if not isinstance(out, cupy_module().ndarray):
         msg = f'out is a {type(out).__name__}; device="gpu" fills a cupy.ndarray'
         raise DeviceError(msg)

@@ -152,11 +152,12 @@ def _whole(entry: Any) -> bool:
 
 def _one_field(array: Any, selection: Selection, field: str) -> da.Array | None:
     """Read one field of a structured array, without the rest where that can be skipped."""
-    if selection.field is not None or field not in (selection.dtype.names or ()):
+    if selection.field is not None or field not in (selection.source.dtype.names or ()):
         return None
+    outer = array.ndim - selection.inner_ndim
     narrowed = dataclasses.replace(selection, field=field)
-    inner = tuple((length,) for length in narrowed.shape[array.ndim :])
-    return _named("field", narrowed, array.chunks + inner)
+    inner = tuple((length,) for length in narrowed.shape[outer:])
+    return _named("field", narrowed, array.chunks[:outer] + inner)
 
 
 def _named(prefix: str, selection: Selection, chunks: Chunks) -> da.Array:

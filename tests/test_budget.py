@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmchunks.budget import DeviceBytes, fitting_rows
-from mmchunks.errors import PlanError
+from mmchunks.errors import DeviceError
 
 counts = st.integers(0, 10**6)
 
@@ -45,7 +45,7 @@ def test_the_chosen_rows_fit_and_one_more_would_not(
         )
 
     if total(1) > budget:
-        with pytest.raises(PlanError, match=f"{total(1):,} bytes, and {budget:,} are there"):
+        with pytest.raises(DeviceError, match=f"{total(1):,} bytes, and {budget:,} are there"):
             choose()
         return
     rows = choose()
@@ -58,7 +58,7 @@ def test_the_chosen_rows_fit_and_one_more_would_not(
 def test_a_need_is_refused_exactly_when_it_exceeds_the_budget(chunk, halo, result, ring, tasks):
     need = DeviceBytes(chunk=chunk, halo=halo, result=result, ring=ring, tasks=tasks)
     need.check(need.total)
-    with pytest.raises(PlanError, match=f"take {need.total:,} bytes"):
+    with pytest.raises(DeviceError, match=f"take {need.total:,} bytes"):
         need.check(need.total - 1)
 
 

@@ -12,22 +12,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mmchunks import devices, gds, hostmemory, lanes
+from mmchunks import devices, gds, hostmemory
 from mmchunks.errors import DeviceError
 from mmchunks.lanes import RingSpec
 from mmchunks.samples import sample_type
 from mmchunks.unpacking import Fields
 
+from .conftest import forget_devices
 from .fakecupy import make
 
 SMALL = RingSpec(slots=2, slot_nbytes=64, memory="pinned")
-
-
-def forget():
-    devices.count.cache_clear()
-    devices._lanes.clear()
-    devices._first_pid.cache_clear()
-    lanes._say_once.cache_clear()
 
 
 @pytest.fixture
@@ -37,11 +31,11 @@ def fake(monkeypatch):
     def install(**traits):
         module = make(**traits)
         monkeypatch.setitem(sys.modules, "cupy", module)
-        forget()
+        forget_devices()
         return module
 
     yield install
-    forget()
+    forget_devices()
 
 
 def real_cupy():
@@ -59,7 +53,7 @@ def real_cupy():
 def cupy(request, fake):
     if request.param == "fake":
         return fake()
-    forget()
+    forget_devices()
     return real_cupy()
 
 
@@ -300,7 +294,7 @@ def test_a_forked_process_is_refused(fake, monkeypatch):
 
 def test_without_cupy_the_cpu_is_chosen_and_a_gpu_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    forget()
+    forget_devices()
     assert devices.count() == 0
     assert devices.resolve("auto", None) == "cpu"
     with pytest.raises(DeviceError, match=r"mmchunks\[cuda13\]"):
@@ -527,7 +521,7 @@ def test_two_processes_share_one_gpu():
 @pytest.mark.gpu
 def test_more_than_the_gpu_has_is_refused_and_what_fits_still_comes():
     cupy = real_cupy()
-    forget()
+    forget_devices()
     total = devices.memory().total
     with pytest.raises(DeviceError, match="free of"):
         devices.upload(2 * total, lambda *_: None, (2 * total,), np.dtype("u1"), "C")
@@ -538,7 +532,7 @@ def test_more_than_the_gpu_has_is_refused_and_what_fits_still_comes():
 @pytest.mark.gpu
 def test_ten_times_the_ring_and_more_passes_through_without_growing():
     cupy = real_cupy()
-    forget()
+    forget_devices()
     stored = sample("f4", (2**22,))
     for _ in range(3):
         send(stored, ring=devices.RING)

@@ -255,7 +255,7 @@ def test_a_buffer_that_cannot_be_shown_says_why(buffer, dtype, sentence):
 def test_requests_that_cannot_be_met_are_sentences(ramp):
     with pytest.raises(DeviceError, match='device="gpu"'):
         loading.load(ramp[0], device="gpu")
-    with pytest.raises(DeviceError, match='"auto", "cpu" or "gpu", got \'tpu\''):
+    with pytest.raises(DeviceError, match='"cpu", "gpu" or "auto", got \'tpu\''):
         loading.to_device(b"", device="tpu")
     with pytest.raises(PlanError, match='io must be "auto"'):
         loading.load(ramp[0], io="mmpa")
