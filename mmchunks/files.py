@@ -40,7 +40,8 @@ class Source:
 
     Made by `open_npy` and `open_raw`. Indexing maps the region that the index covers, as a
     private copy-on-write map: the block is writable, and the file never changes. A block reads
-    the file while it is used; truncating the file in that time ends the process with SIGBUS.
+    the file while it is used; truncating the file in that time ends the process with SIGBUS. Where
+    that can happen, read with ``io="pread"``: it copies at once, and keeps nothing of the file.
 
     Examples
     --------

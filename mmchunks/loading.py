@@ -278,13 +278,14 @@ def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
     if way is not None:
         return way
     layout, mount = source.layout, mount_of(source.path)
+    span = layout.span(region)
     return routes.choose(
         routes.Facts(
             kind=mount.kind,
             local=mount.local,
             readahead_nbytes=mount.readahead_nbytes,
-            resident=resident_fraction(fd, layout.span(region)) if mount.local else None,
-            contiguous=layout.contiguous(region),
+            resident=resident_fraction(fd, span) if mount.local else None,
+            span_nbytes=span.nbytes,
             nbytes=layout.region_nbytes(region),
             memory_nbytes=_MEMORY_NBYTES,
         )

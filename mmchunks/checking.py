@@ -1,0 +1,207 @@
+"""How much of a file is done, and is it still what was written? Looks only; nothing is changed."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mmchunks.journal import Journal
+from mmchunks.readback import damaged
+from mmchunks.records import Ledger, as_box
+from mmchunks.scenarios import Scenarios
+from mmchunks.units import count, missing
+
+if TYPE_CHECKING:
+    from mmchunks.records import Box, Record
+    from mmchunks.scenarios import Call
+    from mmchunks.units import Rows
+
+__all__ = ["Status", "VerifyReport", "status", "verify"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How much of a file is done, as its journal says."""
+
+    path: str
+    """The file."""
+
+    unit: str
+    """What is counted: ``"rows"`` of a sweep, ``"blocks"`` of an array."""
+
+    total: int
+    """How many there are."""
+
+    done: int
+    """How many are on stable storage."""
+
+    failed: int
+    """How many were tried in vain, and not done since."""
+
+    hosts: tuple[str, ...]
+    """Which machines did them, sorted."""
+
+    rate: float | None
+    """How many a second were done since the last run began; None before the first of them."""
+
+    left: tuple[Rows, ...]
+    """The ranges that are not done, failed ones included."""
+
+    failures: dict[int, str]
+    """The errors of those that failed."""
+
+    scenarios: Scenarios | None
+    """What the rows of a sweep are the results of, as JSON can say it; None for an array."""
+
+    @property
+    def missing(self) -> int:
+        """How many were neither done nor tried in vain."""
+        return self.total - self.done - self.failed
+
+    @property
+    def fraction(self) -> float:
+        """Which part is done, from 0 to 1."""
+        return self.done / self.total if self.total else 1.0
+
+    def scenario(self, row: int) -> Call:
+        """Tell which scenario a row is the result of.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row.
+        """
+        return () if self.scenarios is None else self.scenarios[row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """Whether the chunks that are done still hold what was written."""
+
+    path: str
+    """The file."""
+
+    checked: int
+    """How many chunks were read."""
+
+    bad: tuple[Box, ...]
+    """Those that hold other bytes: start and stop along each axis (rows alone for a sweep)."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all hold what was written."""
+        return not self.bad
+
+
+def status(path: str | os.PathLike[str]) -> Status:
+    """Tell how much of a file is done.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file that `sweep` or `to_npy` fills.
+
+    Returns
+    -------
+    Status
+        As the journal says now; others may be at work.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file has no journal.
+    JournalError
+        If the journal is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmchunks.sweeping import sweep
+    >>> path = tempfile.mkdtemp() + "/out.npy"
+    >>> _ = sweep(divmod, [(7, 2), (8, 3), (1, 0)], path, on_error="record")
+    >>> found = status(path)
+    >>> found.done, found.failed, found.missing, found.scenario(2)
+    (2, 1, 0, (1, 0))
+    """
+    journal = Journal.open(os.path.realpath(path))
+    settings, records = journal.settings, journal.records()
+    ledger = Ledger.read(records)
+    if settings["kind"] == "sweep":
+        unit, total = "rows", settings["shape"][0]
+        left = missing((0, total), ledger.rows)
+    else:
+        unit, total = "blocks", math.prod(len(sizes) for sizes in settings["chunks"])
+        left = missing((0, total), [(0, len(ledger.boxes))])
+    failed = {row: record["error"] for row, record in sorted(ledger.failed.items())}
+    return Status(
+        path=journal.path,
+        unit=unit,
+        total=total,
+        done=total - count(left),
+        failed=len(failed),
+        hosts=tuple(sorted({record["host"] for record in ledger.done})),
+        rate=_rate(ledger, unit),
+        left=tuple(left),
+        failures=failed,
+        scenarios=Scenarios.from_json(settings["scenarios"]) if unit == "rows" else None,
+    )
+
+
+def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyReport:
+    """Read back every chunk that is done, and compare its checksum with the journal's.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file that `sweep` or `to_npy` fills.
+    executor : optional
+        Where to read: anything with ``submit``. Without it, right here.
+
+    Returns
+    -------
+    VerifyReport
+        Chunks whose ends still wait in the journal to be written are not read.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file has no journal.
+    StaleFileError, HeaderError
+        If the file is not of the length that was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmchunks.sweeping import sweep
+    >>> path = tempfile.mkdtemp() + "/out.npy"
+    >>> _ = sweep(pow, [(2, 3), (3, 2)], path, chunks=1)
+    >>> report = verify(path)
+    >>> report.ok, report.checked
+    (True, 2)
+    """
+    journal = Journal.open(os.path.realpath(path))
+    chunks = {as_box(r["done"]): r for r in Ledger.read(journal.records()).whole}
+    bad = damaged(journal.path, list(chunks.values()), executor)
+    return VerifyReport(
+        path=journal.path,
+        checked=len(chunks),
+        bad=tuple(sorted(as_box(record["done"]) for record in bad)),
+    )
+
+
+def _rate(ledger: Ledger, unit: str) -> float | None:
+    """Tell how many a second were done since the last run began."""
+    since = max((record["time"] for record in ledger.began), default=0.0)
+    recent = [record for record in ledger.done if record["time"] > since]
+    if not recent:
+        return None
+    seconds = max(record["time"] for record in recent) - since
+    return sum(_size(record, unit) for record in recent) / seconds if seconds > 0 else None
+
+
+def _size(record: Record, unit: str) -> int:
+    """Count what a record is about."""
+    start, stop = record["done"][0] if unit == "rows" else (0, 1)
+    return int(stop - start)

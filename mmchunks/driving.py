@@ -1,0 +1,104 @@
+"""What does a driver do with the receipts of its workers? Write them down, count them, stop when it must.
+
+However a run ends, what workers finished is kept: a failed scenario, Ctrl-C or a lost worker stops
+the handing out, and those units that run already are waited for and journalled.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mmchunks.computing import raise_failure
+from mmchunks.errors import MMChunksError, SweepError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mmchunks.computing import Job, Receipt, Unit
+    from mmchunks.executors import Calls
+    from mmchunks.journal import Writer
+    from mmchunks.progress import Bar
+    from mmchunks.units import Rows
+
+__all__ = ["Driver", "losses_named"]
+
+
+@dataclass(kw_only=True)
+class Driver:
+    """One run over the units of a sweep."""
+
+    job: Job
+    """What is swept."""
+
+    writer: Writer
+    """Where receipts are written down."""
+
+    bar: Bar
+    """Who watches."""
+
+    done: list[Rows] = field(default_factory=list)
+    """Ranges of rows that this run did."""
+
+    failed: list[Rows] = field(default_factory=list)
+    """Those whose scenario failed, one row each."""
+
+    def run(self, calls: Calls[Unit, Receipt]) -> None:
+        """Take receipts until all units ended, or until something stops the run.
+
+        Raises
+        ------
+        SweepError
+            If a scenario failed and the job does not go on without it.
+        KeyboardInterrupt
+            If Ctrl-C came, here or to a worker.
+        """
+        try:
+            for receipt in calls:
+                self.take(receipt)
+        except BaseException:
+            for receipt in calls.rest():
+                self.note(receipt)
+            raise
+
+    def take(self, receipt: Receipt) -> None:
+        """Write a receipt down; raise if it ends the run."""
+        self.note(receipt)
+        if receipt.interrupted:
+            raise KeyboardInterrupt
+        if receipt.failures and self.job.on_error == "raise":
+            raise_failure(self.job.path, receipt.failures[0])
+
+    def note(self, receipt: Receipt) -> None:
+        """Write a receipt down."""
+        failures = [
+            {"failed": failure.row, "error": failure.error, "traceback": failure.trace}
+            for failure in receipt.failures
+        ]
+        self.writer.append_many([*receipt.done, *failures])
+        rows = [(start, stop) for (start, stop), *_ in (record["done"] for record in receipt.done)]
+        self.done += rows
+        self.failed += [(failure.row, failure.row + 1) for failure in receipt.failures]
+        self.bar.advance(sum(b - a for a, b in rows) + len(failures), failed=len(failures))
+
+
+@contextmanager
+def losses_named(path: str) -> Iterator[None]:
+    """Say what the loss of a worker means, whatever its executor raises then.
+
+    Raises
+    ------
+    SweepError
+        For everything that is neither an error of ours nor of the operating system.
+    """
+    try:
+        yield
+    except (MMChunksError, OSError):
+        raise
+    except Exception as error:
+        msg = (
+            f"{path}: a worker was lost, or could not run the function "
+            f"({type(error).__name__}: {error}); what is done is kept, run again to go on"
+        )
+        raise SweepError(msg) from error

@@ -1,0 +1,96 @@
+"""How do calls run elsewhere, and their results come back as they end? Whatever has ``submit`` will do.
+
+items   0 1 2 3 4 5 6 7 8 9 ...
+        |-ended-|-- in flight --|--- not submitted yet ---
+                    `-> its done callback puts the future into one queue, which is what we wait on
+"""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+__all__ = ["Calls"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_IN_FLIGHT = 2000  # futures that wait at once: more than workers, fewer than a scheduler minds
+
+
+class Calls(Generic[Item, Result]):
+    """Results of ``func(item)`` as they end; without an executor, of one after the other, right here.
+
+    Parameters
+    ----------
+    executor : None, concurrent.futures.Executor or distributed.Client
+        Anything whose ``submit`` gives futures of `concurrent.futures` will do.
+    func : callable
+        Called with one item. Must be picklable if the executor is made of processes.
+    items : iterable
+        Taken one by one as there is room.
+
+    Examples
+    --------
+    >>> list(Calls(None, abs, [-1, -2]))
+    [1, 2]
+    """
+
+    def __init__(
+        self,
+        executor: Any,
+        func: Callable[[Item], Result],
+        items: Iterable[Item],
+    ) -> None:
+        if hasattr(executor, "get_executor"):
+            # A distributed.Client. It takes calls to be pure, and would not write a second time.
+            executor = executor.get_executor(pure=False)
+        self._executor = executor
+        self._func = func
+        self._items = iter(items)
+        self._in_flight: set[Future[Result]] = set()
+        self._ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
+
+    def __iter__(self) -> Iterator[Result]:
+        """Give results in the order in which they end, until all did.
+
+        What a call raised is raised here; it may be iterated again for those that are left.
+        """
+        if self._executor is None:
+            yield from map(self._func, self._items)
+            return
+        self._submit(_IN_FLIGHT - len(self._in_flight))
+        while self._in_flight:
+            future = self._ended.get()
+            self._in_flight.discard(future)
+            if not future.cancelled():
+                # Given before another is submitted, because a broken pool refuses that.
+                yield future.result()
+            self._submit(1)
+
+    def _submit(self, count: int) -> None:
+        """Put up to `count` more items in flight."""
+        for item in islice(self._items, count):
+            future = self._executor.submit(self._func, item)
+            self._in_flight.add(future)
+            future.add_done_callback(self._ended.put)
+
+    def rest(self) -> Iterator[Result]:
+        """Begin no further call, and give the results of those that run already, errors left out."""
+        self._items = iter(())
+        left = list(self._in_flight)
+        for future in left:
+            future.cancel()
+        for future in left:
+            with suppress(Exception, CancelledError):
+                future.result()
+            if not future.cancelled() and future.exception() is None:
+                yield future.result()
+        self._in_flight.clear()

@@ -1,0 +1,109 @@
+"""What do the lines of a journal say is done? The forms of the lines, and what they add up to.
+
+    {"began": {"device": 8, "inode": 77, "nbytes": 4576}}   a run begins to write this file
+    {"done": [[0, 64]], "nbytes": ..., "checksum": ...}     these rows are on stable storage
+    {"done": [[0, 64], [8, 16]], ...}                       or this block, of several axes
+    {"failed": 7, "error": ..., "traceback": ...}           this row was tried in vain
+    {"settled": [[[0, 64]], ...]}                           the pages these chunks share are written
+    {"ended": 1760000000000000000}                          a run has ended; the file's mtime_ns then
+
+Every line says host, pid and time besides; the journal adds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Box", "Ledger", "Record", "as_box"]
+
+Record: TypeAlias = dict[str, Any]
+Box: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What the records of all writers add up to.
+
+    Examples
+    --------
+    >>> lines = [{"failed": 2}, {"done": [[0, 2]]}, {"done": [[2, 3]]}, {"failed": 5}]
+    >>> ledger = Ledger.read(lines)
+    >>> ledger.rows, list(ledger.failed)
+    ([(0, 2), (2, 3)], [5])
+    """
+
+    done: tuple[Record, ...]
+    """The records of chunks that are on stable storage; a chunk may have several."""
+
+    failed: dict[int, Record]
+    """By row, the last record of those that failed and were not done since."""
+
+    began: tuple[Record, ...]
+    """The records with which runs began."""
+
+    ended: tuple[int, ...]
+    """The file's time of change in ns, as the runs that were not killed left it."""
+
+    settled: frozenset[Box]
+    """The chunks whose fragments of shared pages were written by the pages' owner."""
+
+    @classmethod
+    def read(cls, records: Iterable[Record]) -> Ledger:
+        """Add up the records of a journal, in any order."""
+        by_kind: dict[str, list[Record]] = {}
+        for record in records:
+            for kind in ("done", "failed", "began", "ended", "settled"):
+                if kind in record:
+                    by_kind.setdefault(kind, []).append(record)
+        done = tuple(by_kind.get("done", ()))
+        failed = {record["failed"]: record for record in by_kind.get("failed", ())}
+        for record in done if failed else ():
+            start, stop = record["done"][0]
+            for row in [row for row in failed if start <= row < stop]:
+                del failed[row]
+        return cls(
+            done=done,
+            failed=failed,
+            began=tuple(by_kind.get("began", ())),
+            ended=tuple(record["ended"] for record in by_kind.get("ended", ())),
+            settled=frozenset(
+                as_box(box) for record in by_kind.get("settled", ()) for box in record["settled"]
+            ),
+        )
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """The ranges of rows that are done, where chunks are ranges of rows."""
+        return [(start, stop) for (start, stop), *_ in (record["done"] for record in self.done)]
+
+    @property
+    def boxes(self) -> set[Box]:
+        """The chunks that are done, as start and stop along each axis."""
+        return {as_box(record["done"]) for record in self.done}
+
+    @property
+    def unsettled(self) -> list[Record]:
+        """The records of chunks that left fragments of shared pages to somebody else."""
+        return [
+            r for r in self.done if r.get("fragments") and as_box(r["done"]) not in self.settled
+        ]
+
+    @property
+    def whole(self) -> list[Record]:
+        """The records of chunks all of whose bytes are in the file."""
+        left = {as_box(record["done"]) for record in self.unsettled}
+        return [record for record in self.done if as_box(record["done"]) not in left]
+
+    @property
+    def left_alone_since(self) -> int | None:
+        """The file's time of change when its last run ended; None while one runs or was killed."""
+        return max(self.ended) if self.ended and len(self.ended) == len(self.began) else None
+
+
+def as_box(bounds: Iterable[Iterable[int]]) -> Box:
+    """Take the box of a record, as JSON holds it, as something to compare."""
+    return tuple((start, stop) for start, stop in bounds)

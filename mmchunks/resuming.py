@@ -1,0 +1,280 @@
+"""Is this the work that was begun here? Begin it, or carry on, or refuse in a sentence.
+
+    journal  file
+    no       no      begin: the journal first, then the file it promises
+    yes      no      of two that begin, one makes the file; gone after work was done: refused
+    no       yes     somebody else's file: refused
+    yes      yes     the same settings, the same file: carry on; else refused
+
+Nothing that is refused is touched.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmchunks import scenarios
+from mmchunks.errors import JournalError, StaleFileError
+from mmchunks.journal import Journal
+from mmchunks.readback import damaged
+from mmchunks.records import Ledger
+from mmchunks.targets import Target, create_npy, open_target
+from mmchunks.units import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mmchunks.journal import Writer
+    from mmchunks.records import Record
+
+__all__ = ["begin", "begun", "carry_on", "dtype_text", "note_begin", "note_end", "watched"]
+
+
+def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
+    """Open the journal of `path`, if it is of the work that is given.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    given : dict
+        The settings; what is None was left for the earlier run to say.
+    resume : bool
+        False refuses whatever is there.
+
+    Returns
+    -------
+    Journal or None
+        None where neither a journal nor a file is.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file without a journal, or anything without `resume`.
+    JournalError
+        If the journal is of other work: it says which setting differs.
+    """
+    try:
+        journal = Journal.open(path)
+    except FileNotFoundError:
+        if not os.path.lexists(path):
+            return None
+        msg = f"{path}: exists and has no journal, so nobody knows what is done; remove it, or write elsewhere"
+        raise FileExistsError(errno.EEXIST, msg) from None
+    if not resume:
+        msg = f"{path}: was begun before; carry on with resume=True, or remove it and {journal.folder}"
+        raise FileExistsError(errno.EEXIST, msg)
+    what = _difference(journal.settings, given)
+    if what:
+        msg = f"{path}: was begun with other settings: {what}; give the same, or another path"
+        raise JournalError(msg)
+    return journal
+
+
+def begin(path: str, settings: dict[str, Any]) -> tuple[Journal, Target]:
+    """Begin work on a file that is not there, or carry on with who did at the same moment.
+
+    Parameters
+    ----------
+    path : str
+        The file to make.
+    settings : dict
+        All of them. What the other one chose for ``"unit_rows"`` holds.
+
+    Returns
+    -------
+    Journal, Target
+        Of the file, which is there.
+
+    Raises
+    ------
+    OSError
+        If there is no space: then no journal is left behind either.
+    """
+    try:
+        journal = Journal.create(path, settings)
+    except JournalError:
+        other = begun(path, settings | {"unit_rows": None}, resume=True)
+        assert other is not None  # whoever won made it just now
+        return other, carry_on(other, executor=None)
+    try:
+        return journal, carry_on(journal, executor=None)
+    except OSError:
+        if not os.path.lexists(path):
+            journal.remove()
+        raise
+
+
+def carry_on(journal: Journal, *, executor: Any) -> Target:
+    """Open the file of a journal, after making sure that it is the one that was written.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of work that was begun.
+    executor : None or anything with ``submit``
+        Where chunks are read again, if somebody else changed the file since the last run.
+
+    Returns
+    -------
+    Target
+        To write what is missing.
+
+    Raises
+    ------
+    StaleFileError
+        If the file was deleted, truncated or replaced, or holds other bytes than were written.
+    """
+    path, settings = journal.path, journal.settings
+    ledger = Ledger.read(journal.records())
+    if not os.path.lexists(path):
+        if ledger.began or ledger.done:
+            msg = (
+                f"{path}: is gone, though its journal says that {len(ledger.done):,} chunks are done; "
+                f"bring it back, or remove {journal.folder} to begin anew"
+            )
+            raise StaleFileError(msg)
+        dtype = np.lib.format.descr_to_dtype(ast.literal_eval(settings["dtype"]))
+        with suppress(FileExistsError):  # another part was faster, with the same settings
+            create_npy(path, settings["shape"], dtype, order=settings["order"])
+    target = open_target(path)
+    layout = target.layout
+    found = {"shape": [*layout.shape], "dtype": dtype_text(layout.dtype), "order": layout.order}
+    what = _difference({key: settings[key] for key in found}, found)
+    if what:
+        msg = f"{path}: is not the file that was begun: {what}; bring that one back"
+        raise StaleFileError(msg)
+    _require_same_file(path, ledger)
+    if ledger.left_alone_since not in {None, _modified_ns(path)}:
+        bad = damaged(path, ledger.whole, executor)
+        if bad:
+            msg = (
+                f"{path}: was changed since its last run: chunk {bad[0]['done']} and {len(bad) - 1} "
+                f"more hold other bytes than were written; remove it and {journal.folder} to begin anew"
+            )
+            raise StaleFileError(msg)
+    return target
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """Write a dtype as the header of a ``.npy`` file does.
+
+    Examples
+    --------
+    >>> dtype_text(np.dtype([("a", "<f4")]))
+    "[('a', '<f4')]"
+    """
+    return repr(np.lib.format.dtype_to_descr(dtype))
+
+
+@contextmanager
+def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer]:
+    """Write down how a run found the file and how it left it; see to shared pages at its end.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of the file that the run writes.
+    target : Target
+        The file.
+    alone : bool
+        Whether nobody else writes the file at the end of the run.
+
+    Yields
+    ------
+    Writer
+        For the records of the run.
+    """
+    with journal.writer() as writer:
+        note_begin(journal, writer)
+        try:
+            yield writer
+        except OSError:
+            raise  # of a disk that fails nothing is known, least of all that it was left alone
+        except BaseException:
+            note_end(journal, target, writer, alone=alone)
+            raise
+        note_end(journal, target, writer, alone=alone)
+
+
+def note_begin(journal: Journal, writer: Writer) -> None:
+    """Write down which file a run is about to write."""
+    writer.append({"began": _identity(journal.path)})
+
+
+def note_end(journal: Journal, target: Target, writer: Writer, *, alone: bool) -> None:
+    """Write the pages that chunks share, and down how the file was left.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of the file.
+    target : Target
+        The file.
+    writer : Writer
+        For the records.
+    alone : bool
+        Whether nobody else writes the file now. Without that, shared pages wait until everything
+        is done.
+    """
+    ledger = Ledger.read(journal.records())
+    left = ledger.unsettled
+    if left and (alone or not missing((0, journal.settings["shape"][0]), ledger.rows)):
+        target.settle(ledger.done)
+        writer.append({"settled": [record["done"] for record in left]})
+    writer.append({"ended": _modified_ns(journal.path)})
+
+
+def _require_same_file(path: str, ledger: Ledger) -> None:
+    """Refuse a file that is not the one that earlier runs wrote."""
+    found, host = _identity(path), os.uname().nodename
+    for record in ledger.began:
+        wanted = record["began"]
+        # Another host, or another mount of the same folder, may number the same file otherwise.
+        here = record["host"] == host and wanted["device"] == found["device"]
+        names = ("nbytes", "inode") if here else ("nbytes",)
+        for name in names:
+            if wanted[name] != found[name]:
+                msg = (
+                    f"{path}: is not the file that was begun: {name} was {wanted[name]:,}, now it is "
+                    f"{found[name]:,}; bring that one back, or remove it and its journal to begin anew"
+                )
+                raise StaleFileError(msg)
+
+
+def _difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:
+    """Say which setting differs first; None in `given` agrees with everything."""
+    for name, new in given.items():
+        old = stored.get(name)
+        if new is None or old == new:
+            continue
+        if name == "scenarios" and old is not None:
+            what = scenarios.difference(old, new)
+            if what:
+                return what
+        else:
+            return f"{name} was {_short(old)}, now it is {_short(new)}"
+    return None
+
+
+def _short(setting: Any) -> str:
+    """Write a setting for people."""
+    text = scenarios.function_text(setting) if isinstance(setting, dict) else repr(setting)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _identity(path: str) -> Record:
+    """Describe the file `path` so that another that takes its name is told from it."""
+    found = os.stat(path)
+    return {"device": found.st_dev, "inode": found.st_ino, "nbytes": found.st_size}
+
+
+def _modified_ns(path: str) -> int:
+    """Tell when the file `path` was changed last, in ns."""
+    return os.stat(path).st_mtime_ns

@@ -1,0 +1,495 @@
+"""What can be done to a file that is being filled? Write regions, flush, read back, settle.
+
+A target is an ordinary ``.npy`` of its final length from the moment it has its name. There are two
+ways to write it:
+
+- ``target[region] = block`` for one process, or several of one host: exact bytes, durable after
+  ``target.flush()``.
+- ``target.write_chunk(region, block)`` for chunks that many processes on any host write at once:
+  durable when it returns, and what it returns can be written down as done. Parts of pages that
+  other chunks share may come back as fragments, for `settle` when all chunks are done.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import threading
+import warnings
+import weakref
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmchunks import npy, reserving, writing
+from mmchunks.blocks import dense, flattened
+from mmchunks.buffers import take
+from mmchunks.checksums import Checksum
+from mmchunks.errors import LayoutError, StaleFileError
+from mmchunks.files import Identity, Source, open_npy
+from mmchunks.fitting import as_array, fitted, slabs, split_region
+from mmchunks.journal import Journal
+from mmchunks.layout import Layout, as_shape
+from mmchunks.mounts import mount_of
+from mmchunks.paths import as_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import DTypeLike
+
+    from mmchunks.layout import Order, Region
+    from mmchunks.writing import Bytes, Fragment, Output
+
+__all__ = ["Target", "create_npy", "open_target"]
+
+_SLAB_NBYTES = 64 * 2**20  # how much of a block is converted at a time
+_CACHED_NBYTES = (
+    2**20
+)  # writes up to so many bytes go through the page cache, unless flushed at once
+
+
+class Target:
+    """An array in a file of fixed length, whose regions can be written.
+
+    Made by `create_npy` and `open_target`. Travels to other processes in a few hundred bytes; each
+    opens the file anew, and finds out if it is another one by then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/out.npy"
+    >>> target = create_npy(path, (4, 3), "f4", fill_value=-1)
+    >>> target[1:3] = [[1, 2, 3]]
+    >>> target.flush()
+    >>> np.load(path)[:, 0]
+    array([-1.,  1.,  1., -1.], dtype=float32)
+    """
+
+    def __init__(self, source: Source, chunks: Any) -> None:
+        self.source = source
+        """The same file, to read: its layout and its identity."""
+        self.chunks = chunks
+        """How it is meant to be cut, in dask's grammar."""
+        self._turn = threading.Lock()
+        self._lost = False
+        self._cautious = True
+        self._kept = ExitStack()
+        self._output: Output | None = None
+        weakref.finalize(self, self._kept.close)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Target, (self.source, self.chunks)
+
+    def __repr__(self) -> str:
+        return f"Target({self.path!r}, shape={self.shape}, dtype={self.dtype})"
+
+    @property
+    def path(self) -> str:
+        """Absolute path of the file."""
+        return self.source.path
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements lie."""
+        return self.source.layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of one element, as stored."""
+        return self.source.dtype
+
+    @cached_property
+    def local(self) -> bool:
+        """Whether all writers are on this host, because no other can have the file."""
+        return mount_of(self.path).local
+
+    def __getitem__(self, index: Any) -> Any:
+        # A copy: what is mapped would change while others write.
+        return np.array(self.source[index])
+
+    def __setitem__(self, index: Any, block: Any) -> None:
+        region, block = self._fitted(index, block)
+        self._caution(region)
+        output = self._keep_open()
+        if self.local and self.layout.region_nbytes(region) <= _CACHED_NBYTES:
+            output = replace(output, direct=None)
+        for part, slab in slabs(self.layout, region, block, nbytes=_SLAB_NBYTES):
+            self._write(output, part, slab, exact=True, seen=_ignore)
+
+    def flush(self) -> None:
+        """Make everything durable that was assigned to regions of this target.
+
+        Raises
+        ------
+        OSError
+            If the kernel lost a write. It says so once, so this target stays failed: open it
+            again, and write anew what was written since the flush before.
+        """
+        with self._turn:
+            self._require_nothing_lost()
+            if self._output is not None:
+                self._lost = True
+                writing.flush(self._output)
+                self._lost = False
+
+    def write_chunk(self, index: Any, block: Any) -> dict[str, Any]:
+        """Write one region so that it is durable when this returns; for many writers at once.
+
+        Parameters
+        ----------
+        index : slice, int, Ellipsis or a tuple of these
+            The region. No other chunk may hold an element of it.
+        block : array_like
+            What belongs there, on the CPU or a GPU; cast and broadcast as by assignment.
+
+        Returns
+        -------
+        dict
+            ``"nbytes"``, ``"checksum"`` and, where pages are shared with chunks that other hosts
+            may write, ``"fragments"``: what a journal says of a chunk, and `settle` needs.
+
+        Raises
+        ------
+        OSError
+            If it is not durable. Write it again, all of it: to flush again would prove nothing.
+        """
+        region, block = self._fitted(index, block)
+        checksum = Checksum()
+        with self._opened() as output:
+            fragments = self._write(output, region, block, exact=self.local, seen=checksum.update)
+            writing.flush(output)
+        receipt = {"nbytes": self.layout.region_nbytes(region), "checksum": str(checksum)}
+        if fragments:
+            receipt["fragments"] = [
+                [offset, base64.b64encode(data).decode()] for offset, data in fragments
+            ]
+        return receipt
+
+    def settle(self, records: Iterable[dict[str, Any]]) -> int:
+        """Write the pages that chunks share, durably, from the fragments of their records.
+
+        Parameters
+        ----------
+        records : iterable of dict
+            What `write_chunk` returned for every chunk, or what the journal holds of them, oldest
+            first. All chunks are done, or nobody is writing any more. Two processes may settle the
+            same records at once.
+
+        Returns
+        -------
+        int
+            How many pages were written.
+
+        Raises
+        ------
+        OSError
+            If they are not durable.
+        """
+        fragments = [
+            (offset, base64.b64decode(data))
+            for record in records
+            for offset, data in record.get("fragments", ())
+        ]
+        with self._opened() as output:
+            pages = writing.settle(output, fragments, stop=self.source.identity.nbytes)
+            writing.flush(output)
+        return pages
+
+    def checksum(self, index: Any, like: str) -> str:
+        """Read a region, and compute the checksum that `write_chunk` would return for it.
+
+        Parameters
+        ----------
+        index : slice, int, Ellipsis or a tuple of these
+            The region.
+        like : str
+            A checksum of the algorithm to use.
+        """
+        region, _ = split_region(index, self.shape)
+        checksum = Checksum(like)
+        checksum.update(self._dense(region, self.source[region]))
+        return str(checksum)
+
+    @contextmanager
+    def map(self, index: Any) -> Iterator[np.ndarray[Any, Any]]:
+        """Fill a region in place; durable when the block ends.
+
+        The view is memory of its own, read from the file and written back at the end: that is five
+        to twelve times faster than to store through a shared map, and is told of a full disk
+        instead of killed by it. If the block fails nothing is written.
+
+        Parameters
+        ----------
+        index : slice, int, Ellipsis or a tuple of these
+            The region.
+
+        Yields
+        ------
+        numpy.ndarray
+            What the region holds.
+
+        Raises
+        ------
+        OSError
+            If it is not durable.
+        """
+        region, pick = split_region(index, self.shape)
+        self._caution(region)
+        view = self.empty(region)
+        view[...] = self.source[region]
+        yield view[(*pick, ...)]
+        with self._opened() as output:
+            self._write(output, region, view, exact=True, seen=_ignore)
+            writing.flush(output)
+
+    def empty(self, index: Any) -> np.ndarray[Any, Any]:
+        """Take memory for a region, uninitialised, that `write_chunk` need not copy."""
+        region, pick = split_region(index, self.shape)
+        nbytes = self.layout.region_nbytes(region)
+        pages = take((nbytes + writing.PAGE,), np.dtype(np.uint8), "C")
+        memory = writing.aligned(pages, nbytes, self.layout.span(region).offset)
+        block: np.ndarray[Any, Any] = dense(memory, self.layout, region)[(*pick, ...)]
+        return block
+
+    def _fitted(self, index: Any, block: Any) -> tuple[Region, np.ndarray[Any, Any]]:
+        """Bring a block into the shape of its region, by views only."""
+        region, pick = split_region(index, self.shape)
+        try:
+            return region, fitted(as_array(block, self.dtype), region, pick)
+        except (TypeError, ValueError, OverflowError) as error:
+            msg = f"{self.path}: {error}"
+            raise type(error)(msg) from error
+
+    def _write(
+        self,
+        output: Output,
+        region: Region,
+        block: np.ndarray[Any, Any],
+        *,
+        exact: bool,
+        seen: Callable[[Bytes], object],
+    ) -> list[Fragment]:
+        data = self._dense(region, block)
+        span = self.layout.span(region)
+        if not self.layout.contiguous(region):
+            seen(data)
+            writing.write_runs(output, self.layout.runs(region), data)
+            return []
+        return writing.write_span(
+            output,
+            span,
+            data,
+            share_head=not exact and span.offset > self.layout.offset,
+            share_tail=not exact and span.stop < self.layout.stop,
+            seen=seen,
+        )
+
+    def _dense(self, region: Region, block: np.ndarray[Any, Any]) -> Bytes:
+        """Give the bytes of a block as they lie in the file; a copy only where they do not."""
+        if block.dtype != self.dtype or not block.transpose(self.layout.axes).flags.c_contiguous:
+            copy = self.empty(region)
+            np.copyto(copy, block, casting="same_kind")
+            block = copy
+        return flattened(block, self.layout)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Output]:
+        """Open the file for writing, if it still is the one that was opened first."""
+        self._require_same()
+        with writing.opened(self.path, local=self.local) as output:
+            self._require_same(output.fd)
+            yield output
+
+    def _keep_open(self) -> Output:
+        """Open the file once for all assignments, so that a flush speaks of all of them."""
+        with self._turn:
+            self._require_nothing_lost()
+            self._require_same()
+            if self._output is None:
+                self._output = self._kept.enter_context(writing.opened(self.path, local=self.local))
+            self._require_same(self._output.fd)
+            return self._output
+
+    def _require_same(self, where: int | None = None) -> None:
+        """Refuse to write another file than the one that was opened first."""
+        expected = self.source.identity
+        try:
+            found = Identity.of(os.stat(self.path if where is None else where))
+        except FileNotFoundError as error:
+            msg = f"{self.path}: expected {expected}, found no file; nothing was written"
+            raise StaleFileError(msg) from error
+        if (found.inode, found.nbytes) != (expected.inode, expected.nbytes):
+            msg = f"{self.path}: expected {expected}, found {found}; nothing was written"
+            raise StaleFileError(msg)
+
+    def _require_nothing_lost(self) -> None:
+        if self._lost:
+            msg = (
+                f"{self.path}: a flush failed before, and the kernel reports lost writes once; "
+                "open it again, and write anew what was written since the last good flush"
+            )
+            raise OSError(errno.EIO, msg)
+
+    def _caution(self, region: Region) -> None:
+        """Say once that exact bytes are for one host, where there may be several."""
+        span = self.layout.span(region)
+        ends = {span.offset, span.stop} - {self.layout.offset, self.layout.stop}
+        if self.local or not self._cautious:
+            return
+        if not self.layout.contiguous(region) or any(end % writing.PAGE for end in ends):
+            self._cautious = False
+            msg = (
+                f"{self.path}: lies on a network file system, and {region} shares pages with its "
+                "neighbours; that is safe while no other host writes there: use sweep or to_npy, "
+                "which see to it, or regions that begin and end on 4096 bytes"
+            )
+            warnings.warn(msg, stacklevel=3)
+
+
+def create_npy(
+    path: str | os.PathLike[str],
+    shape: int | Sequence[int],
+    dtype: DTypeLike,
+    *,
+    chunks: Any = "auto",
+    order: Order = "C",
+    fill_value: Any = None,
+    align: int = 4096,
+    reserve: bool = True,
+    overwrite: bool = False,
+) -> Target:
+    """Make a ``.npy`` file of full length, to be filled.
+
+    The file appears under its name when its header and its space are on stable storage, and
+    ``np.load`` opens it from then on.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Its name.
+    shape : int or sequence of int
+        Lengths of the axes.
+    dtype : DTypeLike
+        Type of one element.
+    chunks : int, tuple, dict or str
+        How it is meant to be cut, in dask's grammar; kept for who plans the filling.
+    order : {"C", "F"}
+        Which axis is contiguous.
+    fill_value : scalar, optional
+        What every element holds at first. None means zeros, which cost no writing.
+    align : int
+        The data start at a multiple of so many bytes; 4096 lets pages be written whole.
+    reserve : bool
+        Take the space now, so that no writer finds the disk full. Where the file system cannot,
+        it is not taken.
+    overwrite : bool
+        Take the name, and the journal, from a file that has it.
+
+    Returns
+    -------
+    Target
+        To write its regions.
+
+    Raises
+    ------
+    FileExistsError
+        If the name is taken and `overwrite` is False.
+    JournalError
+        If the file that would be overwritten is being filled by another driver.
+    LayoutError
+        If no file can hold such an array, or ``np.load`` would refuse a header so aligned.
+    OSError
+        If there is not enough space: it says how much is needed and free. Nothing is left behind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = create_npy(tempfile.mkdtemp() + "/out.npy", (1000, 12), "f4")
+    >>> target.layout.offset, np.load(target.path).shape
+    (4096, (1000, 12))
+    """
+    name = as_name(path)
+    element = np.dtype(dtype)
+    if element.subdtype:
+        msg = f"{name}: dtype {element} is an array; put its axes {element.shape} into the shape"
+        raise LayoutError(msg)
+    head = npy.encode(shape, element, order, align=align)
+    layout = Layout(shape=as_shape(shape), dtype=element, order=order, offset=len(head))
+    make = partial(
+        reserving.create,
+        name,
+        head,
+        layout.stop,
+        reserve=reserve,
+        overwrite=overwrite,
+        fill=None if fill_value is None else _element(fill_value, element, name),
+    )
+    journal = Journal(path=name)
+    if overwrite and journal.folder.exists():
+        with journal.lock(force=False):
+            make()
+            # Only now: were it gone first, a crash would leave the old file without its journal.
+            journal.remove()
+    else:
+        make()
+    return Target(open_target(name).source, chunks)
+
+
+def open_target(path: str | os.PathLike[str]) -> Target:
+    """Open an existing ``.npy`` file to write regions of it; it never grows or shrinks.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file that anybody made.
+
+    Returns
+    -------
+    Target
+        To write its regions.
+
+    Raises
+    ------
+    HeaderError
+        If it is no ``.npy``, or shorter than its header says.
+    OSError
+        If there is no such file, or it may not be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/ramp.npy"
+    >>> np.save(path, np.arange(5))
+    >>> target = open_target(path)
+    >>> target[1:3] = 0
+    >>> target[:]
+    array([0, 0, 0, 3, 4])
+    """
+    source = replace(open_npy(path), filling=True)
+    if not os.access(source.path, os.W_OK):
+        msg = f"{source.path}: may not be written by this user"
+        raise PermissionError(errno.EACCES, msg)
+    return Target(source, "auto")
+
+
+def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
+    """Give the bytes of one element that holds `value`."""
+    array = as_array(value, dtype)
+    if array.ndim:
+        msg = f"{path}: fill_value must be one element, got an array of shape {array.shape}"
+        raise LayoutError(msg)
+    return array.astype(dtype, casting="same_kind").tobytes()
+
+
+def _ignore(data: Bytes) -> None:
+    """Look at nothing."""

@@ -1,0 +1,65 @@
+"""Calls on any executor: every result once, in the order in which they end."""
+
+import multiprocessing
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+
+from mmchunks import executors
+from mmchunks.executors import Calls
+
+
+@pytest.fixture(params=["serial", "threads", "processes"])
+def executor(request):
+    if request.param == "serial":
+        yield None
+    elif request.param == "threads":
+        with ThreadPoolExecutor(3) as pool:
+            yield pool
+    else:
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            yield pool
+
+
+def test_every_result_comes_once(executor, monkeypatch):
+    monkeypatch.setattr(executors, "_IN_FLIGHT", 5)
+    assert sorted(Calls(executor, abs, range(-20, 0))) == list(range(1, 21))
+    assert list(Calls(executor, abs, [])) == []
+
+
+def test_no_more_than_so_many_wait_at_once(monkeypatch):
+    monkeypatch.setattr(executors, "_IN_FLIGHT", 4)
+    taken, ended = [], 0
+    with ThreadPoolExecutor(1) as pool:
+        for _ in Calls(pool, abs, (taken.append(i) or i for i in range(30))):
+            ended += 1
+            assert len(taken) <= ended + 4
+    assert ended == 30
+
+
+def test_what_a_call_raises_is_raised_and_the_others_can_still_be_had(executor):
+    calls = Calls(executor, (1).__truediv__, [1, 0, 2])
+    results = []
+    with pytest.raises(ZeroDivisionError):
+        results.extend(calls)
+    results.extend(calls)
+    assert sorted(results) == [0.5, 1.0]
+
+
+def test_stopping_cancels_what_waits_and_keeps_what_runs():
+    gate, began = threading.Event(), threading.Event()
+
+    def call(item):
+        began.set()
+        gate.wait()
+        return 1 / item
+
+    with ThreadPoolExecutor(1) as pool:
+        calls = Calls(pool, call, iter([4, 0, 1]))
+        calls._submit(2)
+        began.wait()
+        rest = calls.rest()
+        threading.Timer(0.05, gate.set).start()
+        assert list(rest) == [0.25]
+        assert list(calls) == []
