@@ -350,7 +350,7 @@ def test_each_chunk_hears_of_its_own_lost_writes(target, monkeypatch):
             target.write_chunk(slice(row, row + 1), np.ones((1, 7), "f4"))
     target[0] = 1
     target.write_chunk(slice(0, 1), np.ones((1, 7), "f4"))
-    assert target._output.fd not in opened
+    assert target._handle.shared().fd not in opened
 
 
 def test_a_disk_that_refuses_direct_writes_gets_them_through_the_cache(tmp_path, monkeypatch):
