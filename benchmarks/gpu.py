@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import mmchunks
-from mmchunks import devices, gds
+from mmchunks import devices, gds, transfers
 from mmchunks.errors import DeviceError
 from mmchunks.files import open_npy
 from mmchunks.lanes import RingSpec
@@ -41,7 +41,7 @@ from mmchunks.unpacking import Fields
 from mmchunks.uploading import gpu_block
 
 PAGE = 4096
-PIECE = devices.RING.slot_nbytes
+PIECE = transfers.RING.slot_nbytes
 SMALL = RingSpec(slots=2, slot_nbytes=4096, memory="pinned")
 
 
@@ -70,7 +70,7 @@ def send(stored, order="C", **options):
         memory[:] = data[start : start + len(memory)]
 
     options = {"ring": SMALL} | options
-    return devices.upload(len(data), fill, stored.shape, stored.dtype, order, **options)
+    return transfers.upload(len(data), fill, stored.shape, stored.dtype, order, **options)
 
 
 def random(dtype, shape):
@@ -109,7 +109,7 @@ def check_download(cupy):
         for order in "CF":
             stored, written = random(dtype, (70, 110)), bytearray()
             block = cupy.asarray(stored.astype(stored.dtype.newbyteorder("=")))
-            devices.download(
+            transfers.download(
                 block, stored.dtype, order, lambda _, memory, to=written: to.extend(memory), ring=SMALL
             )  # fmt: skip
             assert bytes(written) == stored.tobytes(order)
@@ -119,7 +119,7 @@ def check_another_stream(cupy):
     stored = random("<i4", (200_000,))
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
-        block = send(stored, ring=devices.RING) + 1
+        block = send(stored, ring=transfers.RING) + 1
     stream.synchronize()
     np.testing.assert_array_equal(cupy.asnumpy(block), stored + 1)
 
@@ -127,7 +127,7 @@ def check_another_stream(cupy):
 def check_out_of_memory(_):
     too_much = 2 * devices.memory().total
     try:
-        devices.upload(too_much, lambda *_: None, (too_much,), np.dtype("u1"), "C")
+        transfers.upload(too_much, lambda *_: None, (too_much,), np.dtype("u1"), "C")
     except DeviceError:
         send(random("u1", (1000,)))
         return
@@ -145,10 +145,10 @@ def check_steady_memory(cupy):
     ask_a_real_one(cupy)
     stored = random("<f4", (2**20,))
     for _ in range(3):
-        send(stored, ring=devices.RING)
+        send(stored, ring=transfers.RING)
     before = devices.memory().free
     for _ in range(60):
-        send(stored, ring=devices.RING)
+        send(stored, ring=transfers.RING)
     assert devices.memory().free >= before - 2**21
 
 
@@ -170,7 +170,7 @@ def check_regions(cupy):
 
 def _sum(seed, answers):
     stored = np.random.default_rng(seed).integers(0, 99, 10**6)
-    answers.put(int(send(stored, ring=devices.RING).sum()) - int(stored.sum()))
+    answers.put(int(send(stored, ring=transfers.RING).sum()) - int(stored.sum()))
 
 
 def check_two_processes(cupy):
@@ -239,7 +239,7 @@ def ring_of_preads(path, readers):
     source = open_npy(path)
     layout = source.layout
     with source.opened() as fd:
-        return devices.upload(
+        return transfers.upload(
             layout.nbytes,
             partial(read_range, fd, layout.runs(layout.whole)),
             layout.shape,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mmchunks import devices
+from mmchunks import transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def file_array(selection: Selection, chunks: Chunks, name: str) -> da.Array:
         asarray=False,
         fancy=False,
         inline_array=True,
-        meta=devices.empty(selection.device, (0,) * selection.ndim, selection.dtype),
+        meta=transfers.empty(selection.device, (0,) * selection.ndim, selection.dtype),
     )
     return _file_array_class().of(array, selection)
 

@@ -11,7 +11,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-from mmchunks import devices, planning
+from mmchunks import devices, planning, transfers
 from mmchunks.budget import DeviceBytes, fitting_nbytes
 from mmchunks.chunkspec import parse_nbytes
 from mmchunks.errors import DeviceError
@@ -55,7 +55,7 @@ def fitting_plan(
     budget = _budget(device_memory)
     stored, beside = source.layout.itemsize, _beside(selection)
     # On the device, the ring takes what turns the bytes of a slot around.
-    ring, tasks = devices.RING.slot_nbytes, tasks_at_once()
+    ring, tasks = transfers.RING.slot_nbytes, tasks_at_once()
     target_nbytes = fitting_nbytes(
         planning.wanted_nbytes(),
         stored=stored,

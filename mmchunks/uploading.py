@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks import devices, gds, routes
+from mmchunks import devices, gds, routes, transfers
 from mmchunks.errors import DeviceError
 from mmchunks.layout import Layout
 from mmchunks.mapping import map_region
@@ -119,7 +119,7 @@ def _decoded(source: Source, samples: Samples, region: Region, io: str, out: Any
     """Bring samples, and decode them."""
     if out is not None:
         shape, gpu = source.layout.block_shape(region), devices.place()
-        devices.check_out(out, shape, samples.result, gpu)
+        transfers.check_out(out, shape, samples.result, gpu)
     stored = gpu_block(dataclasses.replace(source, samples=None), region, io=io, out=None)
     block = _decode(stored, samples)
     if out is None:
@@ -153,7 +153,7 @@ def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any], samples: Sampl
         Ready on the current stream; a copy.
     """
     shape = (memory.nbytes // dtype.itemsize,)
-    block = devices.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
+    block = transfers.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
     return block if samples is None else _decode(block, samples)
 
 
@@ -248,7 +248,7 @@ def _try(source: Source, fd: int, region: Region, way: Way, start: int) -> float
 
     def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
         shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
-        return devices.upload(
+        return transfers.upload(
             _TRIAL_NBYTES, fill, shape, dtype, "C", readers=way.readers, direct=direct
         )
 
@@ -266,7 +266,7 @@ def _upload(source: Source, fd: int, region: Region, way: Way, out: Any) -> Any:
     direct = None
     if way.io == "gds":
         direct = gds.plan_direct(source.path, layout.span(region).offset, nbytes, _PAGE)
-    return devices.upload(
+    return transfers.upload(
         nbytes,
         _filling(source, fd, region, way),
         layout.block_shape(region),

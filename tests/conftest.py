@@ -10,7 +10,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from mmchunks import devices, lanes, uploading
+from mmchunks import devices, lanes, transfers, uploading
 from mmchunks.trials import Trials
 
 from .fakecupy import make
@@ -34,7 +34,7 @@ def ramp(tmp_path):
 def forget_devices() -> None:
     """Let the next question about GPUs be asked anew."""
     devices.count.cache_clear()
-    devices._lanes.clear()
+    transfers._lanes.clear()
     devices._first_pid.cache_clear()
     lanes._say_once.cache_clear()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mmchunks as mm
-from mmchunks import devices, rationing
+from mmchunks import devices, rationing, transfers
 from mmchunks.errors import DeviceError, LayoutError, PlanError
 
 from .conftest import forget_devices
@@ -143,9 +143,9 @@ def device(monkeypatch):
     def install(**traits):
         module = make(**traits)
         monkeypatch.setitem(sys.modules, "cupy", module)
-        ring = devices.RingSpec(slots=2, slot_nbytes=2**14, memory="pinned")
-        monkeypatch.setattr(devices, "RING", ring)
-        monkeypatch.setitem(devices.upload.__kwdefaults__, "ring", ring)
+        ring = transfers.RingSpec(slots=2, slot_nbytes=2**14, memory="pinned")
+        monkeypatch.setattr(transfers, "RING", ring)
+        monkeypatch.setitem(transfers.upload.__kwdefaults__, "ring", ring)
         forget_devices()
         return module
 

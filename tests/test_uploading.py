@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mmchunks import devices, gds, uploading
+from mmchunks import devices, gds, transfers, uploading
 from mmchunks.errors import DeviceError, StaleFileError
 from mmchunks.files import open_npy, open_raw
 from mmchunks.samples import sample_type
@@ -147,7 +147,9 @@ def test_where_the_device_addresses_pageable_memory_the_map_is_the_block(tmp_pat
     array = np.arange(1000.0)
     np.save(tmp_path / "x.npy", array)
     source = open_npy(tmp_path / "x.npy")
-    monkeypatch.setattr(devices, "upload", lambda *_, **__: pytest.fail("nothing is to be copied"))
+    monkeypatch.setattr(
+        transfers, "upload", lambda *_, **__: pytest.fail("nothing is to be copied")
+    )
     block = gpu_block(source, source.layout.region(slice(10, 900)), io="mmap", out=None)
     np.testing.assert_array_equal(block, array[10:900])
     forget_devices()
