@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mmchunks import buffers, devices, routes, uploading
+from mmchunks import buffers, devices, routes, transfers, uploading
 from mmchunks.errors import LayoutError
 from mmchunks.files import open_npy, open_raw
 from mmchunks.mapping import map_region
@@ -397,5 +397,5 @@ def _bytes(buffer: Any) -> np.ndarray[Any, Any]:
 def _resolved(device: str, out: Any) -> Literal["cpu", "gpu"]:
     """Choose the device; dask, which takes a while to import, is asked only for ``"auto"``."""
     if device == "auto" and out is not None:
-        return "gpu" if hasattr(out, "__cuda_array_interface__") else "cpu"
+        return "gpu" if transfers.on_device(out) else "cpu"
     return devices.resolve(device, chosen_backend() if device == "auto" else None)

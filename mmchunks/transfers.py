@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mmchunks.gds import DirectRead
     from mmchunks.layout import Order
 
-__all__ = ["RING", "RingSpec", "check_out", "download", "empty", "upload"]
+__all__ = ["RING", "RingSpec", "check_out", "download", "empty", "on_device", "own", "upload"]
 
 RING = RingSpec(slots=4, slot_nbytes=2**23, memory="pinned")
 
@@ -143,6 +143,28 @@ def download(
     assert data is not None
     swap(data, form.word, ring.slot_nbytes)
     lane.drain(data, write)
+
+
+def on_device(array: Any) -> bool:
+    """Tell whether an array, of whatever library, lies on a GPU.
+
+    Examples
+    --------
+    >>> on_device(np.zeros(3))
+    False
+    """
+    return hasattr(array, "__cuda_array_interface__")
+
+
+def own(array: Any) -> Any:
+    """See an array that lies on a GPU, of whatever library, as CuPy's; nothing is copied.
+
+    Raises
+    ------
+    DeviceError
+        If CuPy is not installed.
+    """
+    return cupy_module().asarray(array)
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

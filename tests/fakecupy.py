@@ -144,8 +144,11 @@ def make(*, devices=1, total=2**30, limit=0, pinned_nbytes=2**30, attributes=())
         def __cuda_array_interface__(self):
             return self.__array_interface__
 
-        def __array_function__(self, *call):  # its own, so that dask joins blocks by it, as CuPy's
-            return super().__array_function__(*call)
+        def __array_function__(self, func, types, args, kwargs):
+            """Have one, so that dask joins blocks by it, as it does CuPy's."""
+            if func is np.broadcast_to:
+                kwargs = kwargs | {"subok": True}
+            return super().__array_function__(func, types, args, kwargs)
 
         def get(self):
             return np.array(self.view(np.ndarray))
@@ -214,7 +217,8 @@ def make(*, devices=1, total=2**30, limit=0, pinned_nbytes=2**30, attributes=())
     cupy.ndarray = NDArray
     cupy.empty = empty
     cupy.empty_like = empty_like
-    cupy.array = cupy.asarray = copied
+    cupy.array = copied
+    cupy.asarray = lambda array: array if isinstance(array, NDArray) else copied(array)
     cupy.asnumpy = lambda array: np.array(array.view(np.ndarray))
     cupy.get_default_memory_pool = lambda: SimpleNamespace(
         free_bytes=lambda: 0,
