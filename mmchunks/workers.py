@@ -113,20 +113,20 @@ def tasks_at_once() -> int:
 
     Notes
     -----
-    Asks the client that dask would compute with now. One whose loop is the caller's own cannot be
-    asked without ``await``; its workers are taken to have one thread each, as ours have.
+    Asks whom dask would compute with now. A client whose loop is the caller's own cannot be
+    asked without ``await``; its workers are taken to have one thread each, as those of `local_client` have.
     """
     import dask.config
     from dask.system import CPU_COUNT
 
-    client = _current_client()
-    if client is not None:
-        threads = {} if client.asynchronous else client.nthreads()
-        return max(threads.values(), default=1)
     scheduler = dask.config.get("scheduler", None)
     if scheduler in {"sync", "synchronous", "single-threaded"}:
         return 1
-    return int(dask.config.get("num_workers", None) or CPU_COUNT)
+    client = _current_client() if scheduler in {None, "distributed", "dask.distributed"} else None
+    if client is None:
+        return int(dask.config.get("num_workers", None) or CPU_COUNT)
+    threads = {} if client.asynchronous else client.nthreads()
+    return max(threads.values(), default=1)
 
 
 def _current_client() -> Client | None:
