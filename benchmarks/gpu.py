@@ -168,6 +168,52 @@ def check_regions(cupy):
                         np.testing.assert_array_equal(cupy.asnumpy(block), array[index])
 
 
+def check_public_ways(cupy):
+    """From files to lazy arrays on the device, and from the device to files."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "x.npy")
+        for dtype in (">f4", "<c8", ">M8[s]", "S3", "u1,>i4"):
+            array = random(dtype, (50, 60))
+            np.save(path, array)
+            x = mmchunks.from_npy(path, chunks=(20, 32), device="gpu")
+            block = cupy.asnumpy(x[3:, [50, 2]].compute())
+            assert block.dtype == x.dtype
+            stored = array[3:, [50, 2]]
+            native = stored.astype(stored.dtype.newbyteorder("="))
+            raw = np.frombuffer((native if x.dtype != "u1" else stored).tobytes(), x.dtype)
+            np.testing.assert_array_equal(block, raw.reshape(block.shape))
+        pairs = random("<i2", (5000, 2))
+        pairs.tofile(path)
+        numbers = mmchunks.load_raw(path, "ci16_le", device="gpu")
+        np.testing.assert_array_equal(cupy.asnumpy(numbers), pairs[:, 0] + 1j * pairs[:, 1])
+        for order in "CF":
+            target = mmchunks.create_npy(path, (70, 110), ">f4", order=order, overwrite=True)
+            target[5:, 3:9] = cupy.asarray(np.ones((65, 6), "f4"))
+            target[:3] = cupy.asarray(np.arange(110.0))
+            judge = np.zeros((70, 110))
+            judge[5:, 3:9], judge[:3] = 1, np.arange(110)
+            np.testing.assert_array_equal(np.load(path), judge)
+
+
+def check_ten_times_the_memory(cupy):
+    """A file goes through a pool of a tenth of its size, thrice, and leaves nothing there."""
+    ask_a_real_one(cupy)
+    pool, array = cupy.get_default_memory_pool(), np.arange(80 * 2**20, dtype=">f8")
+    pool.free_all_blocks()
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "x.npy", array)
+        pool.set_limit(size=pool.used_bytes() + 2**26)
+        try:
+            used = []
+            for _ in range(3):
+                x = mmchunks.from_npy(Path(folder) / "x.npy", device="gpu")
+                assert float(x.sum().compute()) == float(array.sum())
+                used.append(pool.used_bytes())
+            assert len(set(used)) == 1, used
+        finally:
+            pool.set_limit(size=0)
+
+
 def _sum(seed, answers):
     stored = np.random.default_rng(seed).integers(0, 99, 10**6)
     answers.put(int(send(stored, ring=transfers.RING).sum()) - int(stored.sum()))
@@ -193,6 +239,8 @@ CHECKS = {
     "out of memory": check_out_of_memory,
     "memory holds steady": check_steady_memory,
     "regions of a file": check_regions,
+    "lazy arrays, recordings, targets": check_public_ways,
+    "a file ten times the memory": check_ten_times_the_memory,
     "two processes on one GPU": check_two_processes,
 }
 

@@ -71,7 +71,7 @@ class DeviceBytes:
 
 
 def fitting_nbytes(
-    wanted: int, *, stored: int, beside: int, ring: int, tasks: int, budget: int
+    wanted: int, *, least: int, stored: int, beside: int, ring: int, tasks: int, budget: int
 ) -> int:
     """Choose how many bytes of a file a chunk may own on a device.
 
@@ -79,6 +79,8 @@ def fitting_nbytes(
     ----------
     wanted : int
         Bytes that a chunk would have if memory were no question.
+    least : int
+        Bytes below which a chunk is not worth a task.
     stored : int
         Bytes of one element in the file.
     beside : int
@@ -93,15 +95,15 @@ def fitting_nbytes(
     Returns
     -------
     int
-        `wanted`, or less; one element at least, for `DeviceBytes.check` to refuse.
+        `wanted`, or as many as fit, but `least` at least: `DeviceBytes.check` refuses those.
 
     Examples
     --------
-    >>> fitting_nbytes(900, stored=4, beside=8, ring=64, tasks=2, budget=664)
+    >>> fitting_nbytes(900, least=60, stored=4, beside=8, ring=64, tasks=2, budget=664)
     100
     """
     elements = (budget - ring) // tasks // max(stored + beside, 1)
-    return min(wanted, max(elements, 1) * stored)
+    return min(wanted, max(elements * stored, least))
 
 
 def fitting_rows(

@@ -1,8 +1,9 @@
 """Which chunks does a device hold? As many bytes as its memory allows for, before anything runs.
 
 A device that runs several tasks at once holds a chunk for each, and what is made beside it: the
-numbers that samples become, or a field that cannot be read in place. Chunks that are ours to choose
-take no more than half of the memory, so that there is room for what is computed from them.
+numbers that samples become, a field that cannot be read in place, big-endian numbers while they are
+turned around. Chunks that are ours to choose take no more than half of the memory, so that there is
+room for what is computed from them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from mmchunks import devices, planning, transfers
 from mmchunks.budget import DeviceBytes, fitting_nbytes
 from mmchunks.chunkspec import parse_nbytes
 from mmchunks.errors import DeviceError
+from mmchunks.unpacking import device_form
 from mmchunks.workers import tasks_at_once
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mmchunks.plans import Plan
     from mmchunks.selection import Selection
 
 __all__ = ["fitting_plan"]
+
+_LEAST_NBYTES = 2**16  # below, the task costs more than its bytes
 
 
 def fitting_plan(
@@ -54,10 +60,11 @@ def fitting_plan(
     source = selection.source
     budget = _budget(device_memory)
     stored, beside = source.layout.itemsize, _beside(selection)
-    # On the device, the ring takes what turns the bytes of a slot around.
-    ring, tasks = transfers.RING.slot_nbytes, tasks_at_once()
+    tasks = tasks_at_once()
+    ring = tasks * _turning_nbytes(source.layout.dtype)
     target_nbytes = fitting_nbytes(
         planning.wanted_nbytes(),
+        least=_LEAST_NBYTES,
         stored=stored,
         beside=beside,
         ring=ring,
@@ -89,6 +96,11 @@ def _budget(device_memory: int | str | None) -> int:
     if isinstance(device_memory, str):
         return parse_nbytes(device_memory)
     return operator.index(device_memory)
+
+
+def _turning_nbytes(dtype: np.dtype[Any]) -> int:
+    """Count the bytes on the device in which a task turns big-endian numbers around."""
+    return transfers.RING.slot_nbytes if device_form(dtype).word > 1 else 0
 
 
 def _beside(selection: Selection) -> int:

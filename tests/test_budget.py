@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmchunks.budget import DeviceBytes, fitting_rows
+from mmchunks.budget import DeviceBytes, fitting_nbytes, fitting_rows
 from mmchunks.errors import DeviceError
 
 counts = st.integers(0, 10**6)
@@ -52,6 +52,37 @@ def test_the_chosen_rows_fit_and_one_more_would_not(
     assert 1 <= rows <= wanted
     assert total(rows) <= budget
     assert rows == wanted or total(rows + 1) > budget
+
+
+@given(
+    wanted=st.integers(1, 10**6),
+    least=st.integers(1, 1000),
+    stored=st.integers(1, 16),
+    beside=st.integers(0, 32),
+    ring=st.integers(0, 10**4),
+    tasks=st.integers(1, 4),
+    budget=st.integers(1, 10**7),
+)
+def test_chosen_bytes_fit_or_are_the_least(wanted, least, stored, beside, ring, tasks, budget):
+    def total(elements):
+        return DeviceBytes(
+            chunk=elements * stored, halo=0, result=elements * beside, ring=ring, tasks=tasks
+        ).total
+
+    chosen = fitting_nbytes(
+        wanted,
+        least=least,
+        stored=stored,
+        beside=beside,
+        ring=ring,
+        tasks=tasks,
+        budget=budget,
+    )
+    assert chosen == wanted or least <= chosen < wanted
+    if chosen > least:
+        assert total(chosen // stored) <= budget
+    if chosen < wanted:
+        assert total(chosen // stored + 1) > budget
 
 
 @given(chunk=counts, halo=counts, result=counts, ring=counts, tasks=st.integers(1, 4))

@@ -220,11 +220,14 @@ def test_chunks_that_cannot_fit_are_refused_before_the_run(device, tmp_path):
     with dask.config.set(scheduler="threads", num_workers=4):
         mm.from_npy(path, chunks=(100, -1), device="gpu")
         says = (
-            r"x\.npy: 4 tasks at once take 3,293,184 bytes .*chunk of 819,200.* 1,048,576 are there"
+            r"x\.npy: 4 tasks at once take 3,276,800 bytes .*chunk of 819,200.* 1,048,576 are there"
         )
         with pytest.raises(DeviceError, match=says):
             mm.from_npy(path, chunks=(400, -1), device="gpu")
-        mm.from_npy(path, chunks=(400, -1), device="gpu", device_memory="4 MB")
+        mm.from_npy(path, chunks=(400, -1), device="gpu", device_memory=3_276_800)
+        np.save(tmp_path / "big.npy", np.zeros((4096, 256), ">f8"))
+        with pytest.raises(DeviceError, match="a ring of 65,536"):  # to turn numbers around in
+            mm.from_npy(tmp_path / "big.npy", (400, -1), device="gpu", device_memory=3_276_800)
         with pytest.raises(DeviceError, match="take"):
             mm.from_npy(path, device="gpu", device_memory=100)
         with pytest.raises(PlanError, match="'much' is no number of bytes"):
