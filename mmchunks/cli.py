@@ -88,7 +88,7 @@ def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--order", type=click.Choice(["C", "F"]), default="C", help="Of a raw file."),
         click.option("--offset", type=int, default=0, help="First byte of a raw file's data."),
         click.option("--shape", callback=_shape, help="Of a raw file; else one axis to its end."),
-        click.option("--dtype", help="Read PATH as a raw file of this dtype."),
+        click.option("--dtype", help="Read PATH as a raw file of this dtype: <f4, ci16_le."),
         click.argument("path"),
     ):
         command = option(command)
@@ -124,13 +124,32 @@ def info(path: str, as_json: bool, **source: Any) -> None:
 @click.option("--chunks", type=_Chunks(), default="auto", help='As in dask: auto, "64 MiB", 100,-1')
 @click.option("--align", callback=_align, default="auto", help="auto, page, none, or bytes.")
 @click.option("--writing", is_flag=True, help="Plan for filling the file, not for reading it.")
+@click.option("--device", default="auto", help="auto, cpu or gpu: where chunks would be read to.")
+@click.option("--io", default="auto", help="auto, mmap, pread, direct or gds.")
 @_as_json
-def plan(path: str, as_json: bool, chunks: Any, align: Any, writing: bool, **source: Any) -> None:
+def plan(
+    path: str,
+    as_json: bool,
+    chunks: Any,
+    align: Any,
+    writing: bool,
+    device: str,
+    io: str,
+    **source: Any,
+) -> None:
     """Cut PATH into chunks and explain every decision."""
+    from mmchunks import loading
     from mmchunks.planning import plan as make_plan
 
-    made = make_plan(_open(path, **source), chunks, align=align, writing=writing)
-    click.echo(made.to_json() if as_json else made.explain())
+    opened = _open(path, **source)
+    made = make_plan(opened, chunks, align=align, writing=writing)
+    if as_json:
+        click.echo(made.to_json())
+        return
+    click.echo(made.explain())
+    if len(made) and not writing:
+        way = loading.explain(opened, made[0].read_region, device=device, io=io)
+        click.echo(f"the first chunk would now be read by {way}")
 
 
 @main.command()

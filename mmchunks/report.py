@@ -36,7 +36,8 @@ def facts(source: Source) -> dict[str, Any]:
     return {
         "path": source.path,
         "shape": list(layout.shape),
-        "dtype": str(layout.dtype),
+        "dtype": str(source.dtype),
+        "samples": source.samples and source.samples.name,
         "order": layout.order,
         "offset": layout.offset,
         "nbytes": layout.nbytes,
@@ -53,6 +54,7 @@ def lines(facts: Mapping[str, Any]) -> str:
         "path": facts["path"],
         "shape": " x ".join(f"{n:,}" for n in facts["shape"]) or "one element (0-d)",
         "dtype": facts["dtype"],
+        "stored as": facts["samples"],
         "order": {"C": "C (last axis contiguous)", "F": "F (first axis contiguous)"}[
             facts["order"]
         ],

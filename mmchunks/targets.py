@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks import npy, reserving, writing
+from mmchunks import npy, reserving, transfers, writing
 from mmchunks.blocks import dense, flattened
 from mmchunks.buffers import take
 from mmchunks.checksums import Checksum
 from mmchunks.errors import LayoutError
 from mmchunks.files import Source, open_npy
-from mmchunks.fitting import as_array, fitted, slabs, split_region
+from mmchunks.fitting import as_array, check_cast, fitted, slabs, split_region
 from mmchunks.handles import Handle
 from mmchunks.indexing import split_index
 from mmchunks.journal import Journal
@@ -37,6 +37,7 @@ from mmchunks.layout import Layout, as_shape
 from mmchunks.mounts import mount_of
 from mmchunks.paths import as_name
 from mmchunks.reading import read_region
+from mmchunks.unpacking import device_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -276,7 +277,7 @@ class Target:
         """Bring a block into the shape of its region, by views only."""
         region, pick = split_region(index, self.shape)
         try:
-            return region, fitted(as_array(block, self.dtype), region, pick)
+            return region, fitted(_taken(block, self.dtype), region, pick)
         except (TypeError, ValueError, OverflowError) as error:
             msg = f"{self.path}: {error}"
             raise type(error)(msg) from error
@@ -307,6 +308,10 @@ class Target:
 
     def _dense(self, region: Region, block: np.ndarray[Any, Any]) -> Bytes:
         """Give the bytes of a block as they lie in the file; a copy only where they do not."""
+        if transfers.on_device(block):
+            data = flattened(self.empty(region), self.layout)
+            transfers.download(block, self.dtype, self.layout.order, partial(_put, data))
+            return data
         if block.dtype != self.dtype or not block.transpose(self.layout.axes).flags.c_contiguous:
             copy = self.empty(region)
             np.copyto(copy, block, casting="same_kind")
@@ -462,6 +467,20 @@ def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
         msg = f"{path}: fill_value must be one element, got an array of shape {array.shape}"
         raise LayoutError(msg)
     return array.astype(dtype, casting="same_kind").tobytes()
+
+
+def _taken(block: Any, dtype: np.dtype[Any]) -> Any:
+    """Take what a user assigns: where it is on a GPU, else in the memory of this host."""
+    if not transfers.on_device(block):
+        return as_array(block, dtype)
+    array = transfers.own(block)
+    check_cast(array.dtype, device_form(dtype).dtype)
+    return array
+
+
+def _put(data: Bytes, start: int, memory: memoryview) -> None:
+    """Keep a piece that came from a device."""
+    data[start : start + memory.nbytes] = np.frombuffer(memory, np.uint8)
 
 
 def _ignore(data: Bytes) -> None:

@@ -184,17 +184,6 @@ def test_structured_blocks_and_single_records_are_written(tmp_path):
     assert target[1]["name"] == b"abc"
 
 
-def test_a_block_on_a_gpu_is_fetched_by_its_own_get(target):
-    class OnDevice:
-        __cuda_array_interface__ = None
-
-        def get(self):
-            return np.arange(7, dtype="f4")
-
-    target[3] = OnDevice()
-    assert target[3].tolist() == list(range(7))
-
-
 def test_a_scalar_fills_a_region_without_a_copy_of_its_size(tmp_path, monkeypatch):
     target = create_npy(tmp_path / "out.npy", (3000, 1000), "f4")
     taken = []
