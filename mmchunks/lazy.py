@@ -16,11 +16,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from mmchunks import devices, files, planning, rationing
+from mmchunks import files, planning, rationing
 from mmchunks.errors import LayoutError
 from mmchunks.filearray import file_array
 from mmchunks.selection import select
-from mmchunks.workers import chosen_backend
+from mmchunks.workers import chosen_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -288,7 +288,7 @@ def _from_source(
 ) -> da.Array:
     from dask.base import tokenize
 
-    selection = select(source, field=field, io=io, device=devices.resolve(device, chosen_backend()))
+    selection = select(source, field=field, io=io, device=chosen_device(device))
     if selection.device == "cpu":
         plan = planning.plan(source, chunks, align=align)
     else:

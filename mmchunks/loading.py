@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mmchunks import buffers, devices, routes, transfers, uploading
+from mmchunks import buffers, routes, transfers, uploading
 from mmchunks.errors import LayoutError
 from mmchunks.files import open_npy, open_raw
 from mmchunks.mapping import map_region
@@ -21,7 +21,7 @@ from mmchunks.mounts import mount_of
 from mmchunks.pagecache import resident_fraction
 from mmchunks.reading import read_region, warm
 from mmchunks.samples import sample_type
-from mmchunks.workers import chosen_backend
+from mmchunks.workers import chosen_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -395,7 +395,7 @@ def _bytes(buffer: Any) -> np.ndarray[Any, Any]:
 
 
 def _resolved(device: str, out: Any) -> Literal["cpu", "gpu"]:
-    """Choose the device; dask, which takes a while to import, is asked only for ``"auto"``."""
+    """Choose the device; an array that is to be filled has one."""
     if device == "auto" and out is not None:
         return "gpu" if transfers.on_device(out) else "cpu"
-    return devices.resolve(device, chosen_backend() if device == "auto" else None)
+    return chosen_device(device)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks import devices, files
+from mmchunks import files, transfers
 from mmchunks.filearray import selection_of
 from mmchunks.files import Source
 from mmchunks.halos import result_sizes
@@ -27,7 +27,7 @@ from mmchunks.layout import Layout
 from mmchunks.reductions import result_dtype
 from mmchunks.selection import Selection, select
 from mmchunks.windows import as_windows, reduce_windows, window_count
-from mmchunks.workers import chosen_backend
+from mmchunks.workers import chosen_device
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +92,7 @@ class Windows:
         """Read what the windows of one chunk touch, and reduce them."""
         if any(part.start == part.stop for part in index):
             shape = tuple(part.stop - part.start for part in index)
-            return devices.empty(self.selection.device, shape, self.dtype)
+            return transfers.empty(self.selection.device, shape, self.dtype)
         rows = list(index)
         for axis, length in self.lengths.items():
             first = index[axis].start * self.steps[axis]
@@ -177,7 +177,7 @@ def _selection(x: Any, device: str) -> Selection | None:
     if isinstance(x, str | os.PathLike):
         x = files.open_npy(x)
     if isinstance(x, Source):
-        return select(x, field=None, io="auto", device=devices.resolve(device, chosen_backend()))
+        return select(x, field=None, io="auto", device=chosen_device(device))
     return selection_of(x)
 
 
@@ -195,7 +195,7 @@ def _from_file(windows: Windows, chunks: Any) -> da.Array:
         asarray=False,
         fancy=False,
         inline_array=True,
-        meta=devices.empty(windows.selection.device, (0,) * windows.ndim, windows.dtype),
+        meta=transfers.empty(windows.selection.device, (0,) * windows.ndim, windows.dtype),
     )
 
 

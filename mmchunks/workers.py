@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mmchunks import devices
 from mmchunks.errors import DeviceError
@@ -12,7 +12,7 @@ from mmchunks.placement import check_workers
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["chosen_backend", "local_client", "tasks_at_once"]
+__all__ = ["chosen_backend", "chosen_device", "local_client", "tasks_at_once"]
 
 
 def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs: Any) -> Client:
@@ -50,7 +50,7 @@ def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs
     ...     int(da.arange(10).sum().compute())
     45
     """
-    chosen = devices.resolve(device, chosen_backend())
+    chosen = chosen_device(device)
     kwargs.setdefault("threads_per_worker", 1)
     if chosen == "gpu":
         return _owner(_cuda_cluster(check_workers(n_workers, devices.count()), kwargs))
@@ -89,6 +89,17 @@ def _owner(cluster: Any) -> Client:
     except BaseException:
         cluster.close()
         raise
+
+
+def chosen_device(device: str) -> Literal["cpu", "gpu"]:
+    """Choose between the CPU and a GPU; dask's settings are asked only for ``"auto"``.
+
+    Raises
+    ------
+    DeviceError
+        If a GPU was asked for and cannot be had.
+    """
+    return devices.resolve(device, chosen_backend() if device == "auto" else None)
 
 
 def chosen_backend() -> str | None:
