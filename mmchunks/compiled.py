@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["window_sums"]
 
-UNIT = 16
+UNIT = 16  # as in `unitsums`, which imports this module, not the other way round
 ROWS, ONE = np.uintp(UNIT), np.uintp(1)
-FEW = 512
+FEW = 512  # likewise
 TILE = 4096  # elements that short windows are summed of at a time, within the first-level cache
 BATCH = 64  # units that are summed at a time, in the first-level cache
 WIDTH = 256  # columns that are summed side by side

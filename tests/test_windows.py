@@ -231,6 +231,10 @@ def test_numba_gives_the_same_bits_as_numpy(dtype, around, length, origin, windo
     assert found.tobytes() == wanted.tobytes()
 
 
+def test_both_sum_by_the_same_units():
+    assert (compiled.UNIT, compiled.FEW) == (unitsums.UNIT, unitsums.FEW)
+
+
 def test_without_numba_large_blocks_have_the_same_bits(monkeypatch):
     x = np.random.default_rng(11).normal(size=2**20)
     with_numba = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
