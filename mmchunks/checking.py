@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
-from mmchunks.records import Ledger, as_box
+from mmchunks.records import Ledger, as_box, outstanding
 from mmchunks.scenarios import Scenarios
-from mmchunks.units import count, missing
+from mmchunks.units import count
 
 if TYPE_CHECKING:
     from mmchunks.records import Box, Record
@@ -128,12 +127,7 @@ def status(path: str | os.PathLike[str]) -> Status:
     journal = Journal.open(os.path.realpath(path))
     settings, records = journal.settings, journal.records()
     ledger = Ledger.read(records)
-    if settings["kind"] == "sweep":
-        unit, total = "rows", settings["shape"][0]
-        left = missing((0, total), ledger.rows)
-    else:
-        unit, total = "blocks", math.prod(len(sizes) for sizes in settings["chunks"])
-        left = missing((0, total), [(0, len(ledger.boxes))])
+    unit, total, left = outstanding(settings, ledger)
     failed = {row: record["error"] for row, record in sorted(ledger.failed.items())}
     return Status(
         path=journal.path,

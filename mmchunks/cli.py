@@ -97,7 +97,7 @@ def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _open(path: str, dtype: str | None, shape: Any, offset: int, order: Order) -> Source:
     if dtype is None:
-        return files.open_npy(path)
+        return files.open_source(path, max_header_size=files.MAX_HEADER_NBYTES)
     return files.open_raw(path, dtype, shape, offset=offset, order=order)
 
 
@@ -280,6 +280,55 @@ def verify(path: str, as_json: bool, workers: int) -> None:
     facts = {"path": found.path, "ok": found.ok, "checked": found.checked, "bad": list(found.bad)}
     click.echo(json.dumps(facts) if as_json else report.verify_line(found))
     sys.exit(0 if found.ok else 1)
+
+
+@main.command()
+@click.argument("path")
+@click.argument("out")
+@click.option("--axis", "axes", type=int, multiple=True, default=(0,), help="On which it slides.")
+@click.option("--size", "sizes", type=int, multiple=True, required=True, help="Rows of a window.")
+@click.option("--step", type=int, default=1, help="Rows from one window to the next.")
+@click.option("--reduce", default="mean", help="sum, mean, min, ..., median, or a quantile: 0.9")
+@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto")
+@click.option("--chunks", type=_Chunks(), default="auto", help="Of the result.")
+@click.option("--workers", "n_workers", type=int, help="Processes of a cluster; else threads.")
+@_as_json
+def window(
+    path: str,
+    out: str,
+    as_json: bool,
+    axes: tuple[int, ...],
+    sizes: tuple[int, ...],
+    reduce: str,
+    n_workers: int | None,
+    **how: Any,
+) -> None:
+    """Reduce sliding windows of PATH into OUT. Run it again, and it goes on where it stopped.
+
+    Several axes at once: --axis 0 --size 24 --axis 1 --size 5.
+    """
+    from contextlib import nullcontext
+
+    from mmchunks.filling import to_npy
+    from mmchunks.sliding import sliding_window
+    from mmchunks.workers import local_client
+
+    if len(axes) != len(sizes):
+        msg = f"{len(axes)} --axis and {len(sizes)} --size were given; give one of each for an axis"
+        raise click.UsageError(msg)
+    lengths = dict(zip(axes, sizes, strict=True))
+    y = sliding_window(path, lengths, _quantile_or_name(reduce), **how)
+    with nullcontext() if n_workers is None else local_client(n_workers, dashboard_address=":0"):
+        to_npy(y, out, resume=True)
+    facts = report.facts(files.open_npy(out))
+    click.echo(json.dumps(facts) if as_json else report.lines(facts))
+
+
+def _quantile_or_name(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @main.command()

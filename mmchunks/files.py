@@ -7,14 +7,15 @@ bytes. Whoever reads through it opens the file anew, and is told when it is anot
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmchunks import formats, npy
-from mmchunks.errors import HeaderError, LayoutError, StaleFileError
+from mmchunks.errors import HeaderError, JournalError, LayoutError, StaleFileError
 from mmchunks.indexing import split_index
 from mmchunks.mapping import map_region
 from mmchunks.paths import Identity, as_name, open_fd, regular_file
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from mmchunks.layout import Layout, Order
     from mmchunks.samples import Samples
 
-__all__ = ["Identity", "Source", "open_npy", "open_raw"]
+__all__ = ["MAX_HEADER_NBYTES", "Identity", "Source", "open_npy", "open_raw", "open_source"]
 
+MAX_HEADER_NBYTES = 10_000  # numpy's own limit, of the header's text
 _FIRST_READ_NBYTES = 4096  # nearly every header, and one page either way
 
 
@@ -174,7 +176,7 @@ class Source:
         )
 
 
-def open_npy(path: str | os.PathLike[str], *, max_header_size: int = 10_000) -> Source:
+def open_npy(path: str | os.PathLike[str], *, max_header_size: int = MAX_HEADER_NBYTES) -> Source:
     """Read the header of a ``.npy`` file, and nothing else.
 
     Parameters
@@ -196,6 +198,11 @@ def open_npy(path: str | os.PathLike[str], *, max_header_size: int = 10_000) -> 
     OSError
         If there is no such file, it is not a regular one, or may not be read.
 
+    Warns
+    -----
+    UserWarning
+        If `sweep` or `to_npy` is filling the file, and is not done.
+
     Examples
     --------
     >>> import tempfile
@@ -204,6 +211,16 @@ def open_npy(path: str | os.PathLike[str], *, max_header_size: int = 10_000) -> 
     >>> open_npy(path).order
     'F'
     """
+    source = open_source(path, max_header_size=max_header_size)
+    doubt = _unfinished(source)
+    if doubt is None:
+        return source
+    warnings.warn(doubt, stacklevel=2)
+    return replace(source, filling=True)
+
+
+def open_source(path: str | os.PathLike[str], *, max_header_size: int) -> Source:
+    """Read the header of a ``.npy`` file that may be incomplete, without a word about that."""
     name = as_name(path)
     with regular_file(name) as fd:
         # Taken before the header is read: a change from here on is found by whoever reads.
@@ -281,6 +298,31 @@ def open_raw(
             raise LayoutError(msg) from error
         path = os.path.realpath(name)
         return Source(path=path, layout=layout, identity=identity, samples=samples)
+
+
+def _unfinished(source: Source) -> str | None:
+    """Say what is missing of a file that we are filling; None if it is whole, or not ours."""
+    from mmchunks.journal import Journal  # most files have none, and opening one should be quick
+    from mmchunks.records import Ledger, outstanding
+    from mmchunks.units import count
+
+    journal = Journal(path=source.path)
+    if not journal.folder.exists():
+        return None
+    try:
+        ledger = Ledger.read(journal.records())
+        unit, total, left = outstanding(journal.settings, ledger)
+    except FileNotFoundError:
+        return None  # just being made, or removed
+    except JournalError as error:
+        return str(error)
+    if not left or source.identity.inode not in {r["began"]["inode"] for r in ledger.began}:
+        return None
+    done = total - count(left)
+    return (
+        f"{source.path}: only {done:,} of {total:,} {unit} are done ({done / total:.1%}); "
+        "mmchunks.status tells which, and the rest reads as what the file was made of"
+    )
 
 
 def _read_layout(fd: int, file_nbytes: int, *, max_header_size: int) -> Layout:

@@ -131,6 +131,6 @@ def _opened(path_or_source: Any) -> Any:
     """Open what is only a path."""
     if not isinstance(path_or_source, (str, os.PathLike)):
         return path_or_source
-    from mmchunks.files import open_npy
+    from mmchunks.files import MAX_HEADER_NBYTES, open_source
 
-    return open_npy(path_or_source)
+    return open_source(path_or_source, max_header_size=MAX_HEADER_NBYTES)

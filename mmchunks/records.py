@@ -12,13 +12,18 @@ Every line says host, pid and time besides; the journal adds them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mmchunks.units import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Box", "Ledger", "Record", "as_box"]
+    from mmchunks.units import Rows
+
+__all__ = ["Box", "Ledger", "Record", "as_box", "outstanding"]
 
 Record: TypeAlias = dict[str, Any]
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -107,3 +112,18 @@ class Ledger:
 def as_box(bounds: Iterable[Iterable[int]]) -> Box:
     """Take the box of a record, as JSON holds it, as something to compare."""
     return tuple((start, stop) for start, stop in bounds)
+
+
+def outstanding(settings: Record, ledger: Ledger) -> tuple[str, int, list[Rows]]:
+    """Say what a journal counts, how many of them there are, and which are not done.
+
+    Examples
+    --------
+    >>> outstanding({"kind": "sweep", "shape": [9, 2]}, Ledger.read([{"done": [[0, 4]]}]))
+    ('rows', 9, [(4, 9)])
+    """
+    if settings["kind"] == "sweep":
+        total = settings["shape"][0]
+        return "rows", total, missing((0, total), ledger.rows)
+    total = math.prod(len(sizes) for sizes in settings["chunks"])
+    return "blocks", total, missing((0, total), [(0, len(ledger.boxes))])

@@ -28,7 +28,7 @@ from mmchunks.blocks import dense, flattened
 from mmchunks.buffers import take
 from mmchunks.checksums import Checksum
 from mmchunks.errors import LayoutError
-from mmchunks.files import Source, open_npy
+from mmchunks.files import MAX_HEADER_NBYTES, Source, open_source
 from mmchunks.fitting import as_array, check_cast, fitted, slabs, split_region
 from mmchunks.handles import Handle
 from mmchunks.indexing import split_index
@@ -453,7 +453,7 @@ def open_target(path: str | os.PathLike[str]) -> Target:
     >>> target[:]
     array([0, 0, 0, 3, 4])
     """
-    source = replace(open_npy(path), filling=True)
+    source = replace(open_source(path, max_header_size=MAX_HEADER_NBYTES), filling=True)
     if not os.access(source.path, os.W_OK):
         msg = f"{source.path}: may not be written by this user"
         raise PermissionError(errno.EACCES, msg)

@@ -83,10 +83,11 @@ def test_plan_takes_dasks_chunks(run, ramp, chunks, expected):
         (("fill", "json", "scenarios.json", "out.npy"), "write module:name"),
         (("create", "x.npy", "--shape", "a,b", "--dtype", "f4"), "is no shape"),
         (("bench", "x.npy", "--nbytes", "many"), "many"),
+        (("window", "a.npy", "b.npy", "--axis", "0", "--axis", "1", "--size", "3"), "1 --size"),
     ],
 )
 def test_mistakes_are_one_sentence(run, sweep, arguments, sentence):
-    output = run(*arguments, code=2 if arguments[0] in {"fill", "create", "bench"} else 1)
+    output = run(*arguments, code=2 if arguments[0] in {"fill", "create", "bench", "window"} else 1)
     assert sentence in output
     assert "Traceback" not in output
 
@@ -140,6 +141,18 @@ def test_parts_and_processes_share_one_sweep(run, sweep, tmp_path, monkeypatch):
     )
     assert "2 rows done" in out.stdout
     assert json.loads(run("status", "out.npy", "--json"))["fraction"] == 1
+
+
+def test_window_writes_a_target_and_goes_on(run, ramp, tmp_path):
+    path, array = ramp
+    arguments = ("window", path, "y.npy", "--size", "30", "--step", "10", "--reduce", "max")
+    run(*arguments, "--chunks", "20,-1")
+    windows = np.lib.stride_tricks.sliding_window_view(array, 30, axis=0)[::10]
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), windows.max(axis=-1))
+    status = json.loads(run("status", "y.npy", "--json"))
+    assert (status["unit"], status["total"], status["fraction"]) == ("blocks", 5, 1)
+    run(*arguments, "--chunks", "20,-1")
+    assert "other settings" in run(*arguments[:-1], "min", "--chunks", "20,-1", code=1)
 
 
 def test_bench_times_every_way(run, ramp):

@@ -17,6 +17,7 @@ from dask.base import tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mmchunks
 from mmchunks import npy
 from mmchunks.errors import HeaderError, LayoutError, StaleFileError
 from mmchunks.files import Identity, Source, open_npy, open_raw
@@ -430,3 +431,26 @@ def test_a_raw_array_that_is_not_in_the_file_is_a_layout_error(samples, argument
 def test_an_order_that_is_none_is_refused(samples):
     with pytest.raises(LayoutError, match='order must be "C" or "F"'):
         open_raw(samples, "u1", order="A")
+
+
+@pytest.mark.parametrize("read", [mmchunks.open_npy, mmchunks.from_npy, mmchunks.load])
+def test_an_incomplete_target_is_read_with_a_warning(tmp_path, read):
+    path = str(tmp_path / "out.npy")
+    scenarios = [(7, 2), (8, 3), (1, 0)]
+    mmchunks.sweep(divmod, scenarios, path, on_error="record", progress=False)
+    with pytest.warns(UserWarning, match=r"out\.npy: only 2 of 3 rows are done \(66\.7%\)"):
+        read(path)
+    mmchunks.plan(path)  # says nothing of the data
+    os.utime(path)
+    with pytest.warns(UserWarning, match="only 2 of 3"):
+        x = mmchunks.from_npy(path, device="cpu")
+    os.utime(path)  # as a worker that goes on writing does
+    assert x[1].compute(scheduler="sync").tolist() == [2, 2]
+
+
+def test_a_file_that_took_the_name_of_a_target_is_no_target(tmp_path):
+    path = str(tmp_path / "out.npy")
+    mmchunks.sweep(divmod, [(7, 2), (1, 0)], path, on_error="record", progress=False)
+    np.save(tmp_path / "other.npy", np.zeros(3))
+    os.replace(tmp_path / "other.npy", path)
+    assert mmchunks.load(path, device="cpu").shape == (3,)
