@@ -13,7 +13,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmchunks import filling
@@ -56,6 +56,7 @@ def test_blocks_of_any_shape_are_written_exactly(out, scheduler, chunks):
     assert verify(out).ok
 
 
+@settings(max_examples=25)  # each makes a file and flushes it
 @given(
     shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
     dtype=st.sampled_from(["u1", ">i2", "f8", "c16", "S3", "M8[s]"]),
