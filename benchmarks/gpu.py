@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import mmchunks
-from mmchunks import devices, gds
+from mmchunks import devices, gds, transfers
 from mmchunks.errors import DeviceError
 from mmchunks.files import open_npy
 from mmchunks.lanes import RingSpec
@@ -41,7 +41,7 @@ from mmchunks.unpacking import Fields
 from mmchunks.uploading import gpu_block
 
 PAGE = 4096
-PIECE = devices.RING.slot_nbytes
+PIECE = transfers.RING.slot_nbytes
 SMALL = RingSpec(slots=2, slot_nbytes=4096, memory="pinned")
 
 
@@ -70,7 +70,7 @@ def send(stored, order="C", **options):
         memory[:] = data[start : start + len(memory)]
 
     options = {"ring": SMALL} | options
-    return devices.upload(len(data), fill, stored.shape, stored.dtype, order, **options)
+    return transfers.upload(len(data), fill, stored.shape, stored.dtype, order, **options)
 
 
 def random(dtype, shape):
@@ -109,7 +109,7 @@ def check_download(cupy):
         for order in "CF":
             stored, written = random(dtype, (70, 110)), bytearray()
             block = cupy.asarray(stored.astype(stored.dtype.newbyteorder("=")))
-            devices.download(
+            transfers.download(
                 block, stored.dtype, order, lambda _, memory, to=written: to.extend(memory), ring=SMALL
             )  # fmt: skip
             assert bytes(written) == stored.tobytes(order)
@@ -119,7 +119,7 @@ def check_another_stream(cupy):
     stored = random("<i4", (200_000,))
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
-        block = send(stored, ring=devices.RING) + 1
+        block = send(stored, ring=transfers.RING) + 1
     stream.synchronize()
     np.testing.assert_array_equal(cupy.asnumpy(block), stored + 1)
 
@@ -127,7 +127,7 @@ def check_another_stream(cupy):
 def check_out_of_memory(_):
     too_much = 2 * devices.memory().total
     try:
-        devices.upload(too_much, lambda *_: None, (too_much,), np.dtype("u1"), "C")
+        transfers.upload(too_much, lambda *_: None, (too_much,), np.dtype("u1"), "C")
     except DeviceError:
         send(random("u1", (1000,)))
         return
@@ -145,10 +145,10 @@ def check_steady_memory(cupy):
     ask_a_real_one(cupy)
     stored = random("<f4", (2**20,))
     for _ in range(3):
-        send(stored, ring=devices.RING)
+        send(stored, ring=transfers.RING)
     before = devices.memory().free
     for _ in range(60):
-        send(stored, ring=devices.RING)
+        send(stored, ring=transfers.RING)
     assert devices.memory().free >= before - 2**21
 
 
@@ -168,9 +168,55 @@ def check_regions(cupy):
                         np.testing.assert_array_equal(cupy.asnumpy(block), array[index])
 
 
+def check_public_ways(cupy):
+    """From files to lazy arrays on the device, and from the device to files."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "x.npy")
+        for dtype in (">f4", "<c8", ">M8[s]", "S3", "u1,>i4"):
+            array = random(dtype, (50, 60))
+            np.save(path, array)
+            x = mmchunks.from_npy(path, chunks=(20, 32), device="gpu")
+            block = cupy.asnumpy(x[3:, [50, 2]].compute())
+            assert block.dtype == x.dtype
+            stored = array[3:, [50, 2]]
+            native = stored.astype(stored.dtype.newbyteorder("="))
+            raw = np.frombuffer((native if x.dtype != "u1" else stored).tobytes(), x.dtype)
+            np.testing.assert_array_equal(block, raw.reshape(block.shape))
+        pairs = random("<i2", (5000, 2))
+        pairs.tofile(path)
+        numbers = mmchunks.load_raw(path, "ci16_le", device="gpu")
+        np.testing.assert_array_equal(cupy.asnumpy(numbers), pairs[:, 0] + 1j * pairs[:, 1])
+        for order in "CF":
+            target = mmchunks.create_npy(path, (70, 110), ">f4", order=order, overwrite=True)
+            target[5:, 3:9] = cupy.asarray(np.ones((65, 6), "f4"))
+            target[:3] = cupy.asarray(np.arange(110.0))
+            judge = np.zeros((70, 110))
+            judge[5:, 3:9], judge[:3] = 1, np.arange(110)
+            np.testing.assert_array_equal(np.load(path), judge)
+
+
+def check_ten_times_the_memory(cupy):
+    """A file goes through a pool of a tenth of its size, thrice, and leaves nothing there."""
+    ask_a_real_one(cupy)
+    pool, array = cupy.get_default_memory_pool(), np.arange(80 * 2**20, dtype=">f8")
+    pool.free_all_blocks()
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "x.npy", array)
+        pool.set_limit(size=pool.used_bytes() + 2**26)
+        try:
+            used = []
+            for _ in range(3):
+                x = mmchunks.from_npy(Path(folder) / "x.npy", device="gpu")
+                assert float(x.sum().compute()) == float(array.sum())
+                used.append(pool.used_bytes())
+            assert len(set(used)) == 1, used
+        finally:
+            pool.set_limit(size=0)
+
+
 def _sum(seed, answers):
     stored = np.random.default_rng(seed).integers(0, 99, 10**6)
-    answers.put(int(send(stored, ring=devices.RING).sum()) - int(stored.sum()))
+    answers.put(int(send(stored, ring=transfers.RING).sum()) - int(stored.sum()))
 
 
 def check_two_processes(cupy):
@@ -193,6 +239,8 @@ CHECKS = {
     "out of memory": check_out_of_memory,
     "memory holds steady": check_steady_memory,
     "regions of a file": check_regions,
+    "lazy arrays, recordings, targets": check_public_ways,
+    "a file ten times the memory": check_ten_times_the_memory,
     "two processes on one GPU": check_two_processes,
 }
 
@@ -239,7 +287,7 @@ def ring_of_preads(path, readers):
     source = open_npy(path)
     layout = source.layout
     with source.opened() as fd:
-        return devices.upload(
+        return transfers.upload(
             layout.nbytes,
             partial(read_range, fd, layout.runs(layout.whole)),
             layout.shape,

@@ -58,7 +58,6 @@ def yardstick(shape, chunks):
         fancy=False,
         inline_array=True,
         meta=np.empty((0, 0), "f4"),
-        name="trivial",
     )
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmchunks.errors import PlanError
+from mmchunks.errors import DeviceError
 
-__all__ = ["DeviceBytes", "fitting_rows"]
+__all__ = ["DeviceBytes", "fitting_nbytes", "fitting_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class DeviceBytes:
     >>> need.check(300)
     Traceback (most recent call last):
       ...
-    mmchunks.errors.PlanError: 2 tasks at once take 310 bytes of device memory ...
+    mmchunks.errors.DeviceError: 2 tasks at once take 310 bytes of device memory ...
     """
 
     chunk: int
@@ -56,7 +56,7 @@ class DeviceBytes:
 
         Raises
         ------
-        PlanError
+        DeviceError
             With every term, and the numbers to change.
         """
         if self.total <= budget:
@@ -67,7 +67,43 @@ class DeviceBytes:
             f"{self.result:,}, together a ring of {self.ring:,}), and {budget:,} are there; "
             "pass smaller chunks=, or fewer threads per worker"
         )
-        raise PlanError(msg)
+        raise DeviceError(msg)
+
+
+def fitting_nbytes(
+    wanted: int, *, least: int, stored: int, beside: int, ring: int, tasks: int, budget: int
+) -> int:
+    """Choose how many bytes of a file a chunk may own on a device.
+
+    Parameters
+    ----------
+    wanted : int
+        Bytes that a chunk would have if memory were no question.
+    least : int
+        Bytes below which a chunk is not worth a task.
+    stored : int
+        Bytes of one element in the file.
+    beside : int
+        Bytes that are made of each element, beside the chunk.
+    ring : int
+        Bytes that the copies take on the device.
+    tasks : int
+        Tasks that one process runs at once.
+    budget : int
+        Bytes of device memory that there are.
+
+    Returns
+    -------
+    int
+        `wanted`, or as many as fit, but `least` at least: `DeviceBytes.check` refuses those.
+
+    Examples
+    --------
+    >>> fitting_nbytes(900, least=60, stored=4, beside=8, ring=64, tasks=2, budget=664)
+    100
+    """
+    elements = (budget - ring) // tasks // max(stored + beside, 1)
+    return min(wanted, max(elements * stored, least))
 
 
 def fitting_rows(
@@ -99,7 +135,7 @@ def fitting_rows(
 
     Raises
     ------
-    PlanError
+    DeviceError
         If not even one row fits, with its halo.
 
     Examples
@@ -117,5 +153,5 @@ def fitting_rows(
             f"not even one row a chunk fits on the device: {one.total:,} bytes, and {budget:,} are "
             "there; cut the other axes too, for example chunks=(1, 'auto'), or pass a shorter window"
         )
-        raise PlanError(msg)
+        raise DeviceError(msg)
     return rows

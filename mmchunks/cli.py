@@ -72,13 +72,23 @@ def _align(_ctx: Any, _param: Any, value: str) -> str | int | None:
     return None if value == "none" else _number_or_text(value)
 
 
+def _nbytes(_ctx: Any, _param: Any, value: str) -> int:
+    """Read ``20GiB`` or a number as bytes."""
+    from dask.utils import parse_bytes
+
+    try:
+        return int(parse_bytes(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what names a file: a ``.npy``, or any file whose dtype is told."""
     for option in (
         click.option("--order", type=click.Choice(["C", "F"]), default="C", help="Of a raw file."),
         click.option("--offset", type=int, default=0, help="First byte of a raw file's data."),
         click.option("--shape", callback=_shape, help="Of a raw file; else one axis to its end."),
-        click.option("--dtype", help="Read PATH as a raw file of this dtype."),
+        click.option("--dtype", help="Read PATH as a raw file of this dtype: <f4, ci16_le."),
         click.argument("path"),
     ):
         command = option(command)
@@ -114,10 +124,185 @@ def info(path: str, as_json: bool, **source: Any) -> None:
 @click.option("--chunks", type=_Chunks(), default="auto", help='As in dask: auto, "64 MiB", 100,-1')
 @click.option("--align", callback=_align, default="auto", help="auto, page, none, or bytes.")
 @click.option("--writing", is_flag=True, help="Plan for filling the file, not for reading it.")
+@click.option("--device", default="auto", help="auto, cpu or gpu: where chunks would be read to.")
+@click.option("--io", default="auto", help="auto, mmap, pread, direct or gds.")
 @_as_json
-def plan(path: str, as_json: bool, chunks: Any, align: Any, writing: bool, **source: Any) -> None:
+def plan(
+    path: str,
+    as_json: bool,
+    chunks: Any,
+    align: Any,
+    writing: bool,
+    device: str,
+    io: str,
+    **source: Any,
+) -> None:
     """Cut PATH into chunks and explain every decision."""
+    from mmchunks import loading
     from mmchunks.planning import plan as make_plan
 
-    made = make_plan(_open(path, **source), chunks, align=align, writing=writing)
-    click.echo(made.to_json() if as_json else made.explain())
+    opened = _open(path, **source)
+    made = make_plan(opened, chunks, align=align, writing=writing)
+    if as_json:
+        click.echo(made.to_json())
+        return
+    click.echo(made.explain())
+    if len(made) and not writing:
+        way = loading.explain(opened, made[0].read_region, device=device, io=io)
+        click.echo(f"the first chunk would now be read by {way}")
+
+
+@main.command()
+@click.argument("path")
+@click.option("--shape", required=True, callback=_shape, help="As 8760,12 or 8760x12.")
+@click.option("--dtype", required=True)
+@click.option("--order", type=click.Choice(["C", "F"]), default="C")
+@click.option("--fill-value", help="What every element holds at first, if not zero.")
+@click.option("--align", type=int, default=4096, help="The data start at a multiple of this.")
+@click.option("--no-reserve", is_flag=True, help="Do not take the disk space now.")
+@click.option("--overwrite", is_flag=True)
+@_as_json
+def create(
+    path: str, as_json: bool, dtype: str, fill_value: str | None, no_reserve: bool, **options: Any
+) -> None:
+    """Make a .npy of full length at PATH, its space reserved, to be filled."""
+    import numpy as np
+
+    from mmchunks.targets import create_npy
+
+    value = None if fill_value is None else np.array(fill_value).astype(dtype)
+    target = create_npy(path, dtype=dtype, fill_value=value, reserve=not no_reserve, **options)
+    facts = report.facts(target.source)
+    click.echo(json.dumps(facts) if as_json else report.lines(facts))
+
+
+@main.command()
+@click.argument("function")
+@click.argument("scenarios")
+@click.argument("path")
+@click.option("--shape", callback=_shape, help="Of one row; else that of the first result.")
+@click.option("--dtype", help="Of the rows; else that of the first result.")
+@click.option("--part", help='Do a share only: 3/100, or "auto" in a job array.')
+@click.option("--workers", type=int, default=0, help="Processes; 0 computes right here.")
+@click.option("--chunks", type=_Chunks(), default="auto", help="Rows that are lost at most.")
+@click.option("--into", is_flag=True, help="FUNCTION fills a row that it gets as out=.")
+@click.option("--retries", type=int, default=0)
+@click.option("--on-error", type=click.Choice(["raise", "record"]), default="raise")
+@click.option("--force", is_flag=True, help="Take over from a driver of another host that is dead.")
+@_as_json
+def fill(
+    function: str,
+    scenarios: str,
+    path: str,
+    as_json: bool,
+    part: str | None,
+    workers: int,
+    **how: Any,
+) -> None:
+    """Fill PATH by calling FUNCTION (module:name) for each of SCENARIOS (a JSON file, - for stdin).
+
+    Run it again after any crash: it goes on with what is missing. In a job array, every task runs
+    the same command with --part auto.
+    """
+    import dataclasses
+    import os
+
+    from mmchunks.jobarrays import parse_part
+    from mmchunks.sweeping import sweep
+
+    share = None if part is None else parse_part(part, os.environ)
+    with click.open_file(scenarios) as file:
+        given = json.load(file)
+    calls = [_call(call) for call in given] if isinstance(given, list) else given
+    with _processes(workers) as executor:
+        done = sweep(_named(function), calls, path, executor=executor, part=share, **how)
+    click.echo(json.dumps(dataclasses.asdict(done)) if as_json else report.sweep_line(done))
+
+
+def _call(call: Any) -> Any:
+    """Read one scenario: an object means keyword arguments, a list means positional ones."""
+    return call if isinstance(call, dict) else tuple(call) if isinstance(call, list) else (call,)
+
+
+def _named(function: str) -> Callable[..., Any]:
+    """Import ``module:name``, looking in the current folder too."""
+    import importlib
+    import sys
+
+    module, _, name = function.partition(":")
+    if not name:
+        msg = f"{function!r} names no function; write module:name"
+        raise click.BadParameter(msg)
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError) as error:
+        msg = f"{function!r} cannot be imported: {error}"
+        raise click.BadParameter(msg) from error
+
+
+def _processes(workers: int) -> Any:
+    """Start so many processes; none means that the work is done right here."""
+    from contextlib import nullcontext
+
+    if not workers:
+        return nullcontext()
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Spawned, never forked: a fork inherits locks and CUDA contexts in whatever state they are.
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+
+
+@main.command()
+@click.argument("path")
+@_as_json
+def status(path: str, as_json: bool) -> None:
+    """Tell how much of PATH is done."""
+    from mmchunks.checking import status as look
+
+    found = look(path)
+    click.echo(json.dumps(report.status_facts(found)) if as_json else report.status_lines(found))
+
+
+@main.command()
+@click.argument("path")
+@click.option("--workers", type=int, default=0, help="Processes that read; 0 reads right here.")
+@_as_json
+def verify(path: str, as_json: bool, workers: int) -> None:
+    """Read everything that is done back, and compare checksums. Exit status 1 if any differs."""
+    import sys
+
+    from mmchunks.checking import verify as check
+
+    with _processes(workers) as executor:
+        found = check(path, executor=executor)
+    facts = {"path": found.path, "ok": found.ok, "checked": found.checked, "bad": list(found.bad)}
+    click.echo(json.dumps(facts) if as_json else report.verify_line(found))
+    sys.exit(0 if found.ok else 1)
+
+
+@main.command()
+@_source_arguments
+@click.option("--nbytes", callback=_nbytes, default="1GiB", help="How much is read each time.")
+@click.option("--rounds", type=int, default=3)
+@_as_json
+def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> None:
+    """Time every way of reading PATH, cold and warm."""
+    from mmchunks.timing import time_ways
+
+    rates = time_ways(_open(path, **source), nbytes=nbytes, rounds=rounds)
+    click.echo(json.dumps(rates) if as_json else report.rate_lines(rates))
+
+
+@main.command()
+@click.option("--nbytes", callback=_nbytes, default="256MiB", help="Size of the file, about.")
+@click.option("--workers", "n_workers", type=int, help="Processes; else one a GPU or a core.")
+@click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Where to write.")
+@_as_json
+def demo(as_json: bool, **how: Any) -> None:
+    """See it all at work: a sweep is killed, resumed, checked, read back and averaged."""
+    from mmchunks.demo import run
+
+    measured = run(say=lambda text: click.echo(text + "\n", err=as_json), **how)
+    click.echo(json.dumps(measured) if as_json else report.demo_line(measured))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mmchunks import devices
+from mmchunks import transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def file_array(selection: Selection, chunks: Chunks, name: str) -> da.Array:
         asarray=False,
         fancy=False,
         inline_array=True,
-        meta=devices.empty(selection.device, (0,) * selection.ndim, selection.dtype),
+        meta=transfers.empty(selection.device, (0,) * selection.ndim, selection.dtype),
     )
     return _file_array_class().of(array, selection)
 
@@ -152,11 +152,12 @@ def _whole(entry: Any) -> bool:
 
 def _one_field(array: Any, selection: Selection, field: str) -> da.Array | None:
     """Read one field of a structured array, without the rest where that can be skipped."""
-    if selection.field is not None or field not in (selection.dtype.names or ()):
+    if selection.field is not None or field not in (selection.source.dtype.names or ()):
         return None
+    outer = array.ndim - selection.inner_ndim
     narrowed = dataclasses.replace(selection, field=field)
-    inner = tuple((length,) for length in narrowed.shape[array.ndim :])
-    return _named("field", narrowed, array.chunks + inner)
+    inner = tuple((length,) for length in narrowed.shape[outer:])
+    return _named("field", narrowed, array.chunks[:outer] + inner)
 
 
 def _named(prefix: str, selection: Selection, chunks: Chunks) -> da.Array:

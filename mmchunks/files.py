@@ -19,6 +19,7 @@ from mmchunks.indexing import split_index
 from mmchunks.mapping import map_region
 from mmchunks.paths import Identity, as_name, open_fd, regular_file
 from mmchunks.raw import raw_layout
+from mmchunks.samples import sample_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from mmchunks.layout import Layout, Order
+    from mmchunks.samples import Samples
 
 __all__ = ["Identity", "Source", "open_npy", "open_raw"]
 
@@ -38,7 +40,8 @@ class Source:
 
     Made by `open_npy` and `open_raw`. Indexing maps the region that the index covers, as a
     private copy-on-write map: the block is writable, and the file never changes. A block reads
-    the file while it is used; truncating the file in that time ends the process with SIGBUS.
+    the file while it is used; truncating the file in that time ends the process with SIGBUS. Where
+    that can happen, read with ``io="pread"``: it copies at once, and keeps nothing of the file.
 
     Examples
     --------
@@ -66,6 +69,10 @@ class Source:
     """Whether the file is our own target, still being filled: its time of change then says nothing,
     and only its inode and length are checked."""
 
+    samples: Samples | None = None
+    """What the stored elements are samples of, if the file is a radio recording that was opened by
+    a SigMF name; they are decoded when they are read."""
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes."""
@@ -73,8 +80,8 @@ class Source:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of one element, as stored (byte order included)."""
-        return self.layout.dtype
+        """Type of one element as it is read; as stored (byte order included) but for samples."""
+        return self.layout.dtype if self.samples is None else self.samples.result
 
     @property
     def ndim(self) -> int:
@@ -93,7 +100,7 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Bytes of all elements, as stored."""
         return self.layout.nbytes
 
     @property
@@ -137,7 +144,10 @@ class Source:
         region, pick = split_index(index, self.shape)
         with self.opened() as fd:
             block = map_region(fd, self.layout, region)
-        return block[pick] if pick else block
+        block = block[pick] if pick else block
+        if self.samples is None:
+            return block
+        return self.samples.decode(np.asarray(block), np)[()]  # one sample is a scalar again
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
@@ -145,16 +155,23 @@ class Source:
         return np.array(self[...], dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
+        dtype = self.dtype if self.samples is None else f"{self.dtype} of {self.samples.name}"
         return (
-            f"Source({self.path!r}, shape={self.shape}, dtype={self.dtype}, "
+            f"Source({self.path!r}, shape={self.shape}, dtype={dtype}, "
             f"order={self.order!r}, offset={self.offset})"
         )
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Identify the file without reading it; ``repr`` spells a dtype out, fields and all."""
         identity = (self.identity.inode, self.identity.nbytes, self.identity.mtime_ns)
-        geometry = (self.shape, repr(self.dtype), self.order, self.offset)
-        return ("mmchunks.Source", self.path, identity, geometry)
+        geometry = (self.shape, repr(self.layout.dtype), self.order, self.offset)
+        return (
+            "mmchunks.Source",
+            self.path,
+            identity,
+            geometry,
+            self.samples and self.samples.name,
+        )
 
 
 def open_npy(path: str | os.PathLike[str], *, max_header_size: int = 10_000) -> Source:
@@ -214,7 +231,9 @@ def open_raw(
     path : str or os.PathLike
         A file of a mounted file system.
     dtype : DTypeLike
-        Type of one element, byte order included.
+        Type of one element, byte order included; or the SigMF name of a radio recording's samples,
+        such as ``"ci16_le"``. Complex samples are read as complex64 (cf64 as complex128), values
+        as stored.
     shape : int or sequence of int, optional
         Lengths of the axes. One of them may be -1: as many as there are to the end of the file.
         None means ``-1``, one axis to the end.
@@ -242,18 +261,26 @@ def open_raw(
     >>> np.arange(12, dtype="<i2").tofile(path)
     >>> open_raw(path, "<i2", (-1, 5), offset=4)[0]
     array([2, 3, 4, 5, 6], dtype=int16)
+    >>> open_raw(path, "ci16_le")[:2]
+    array([0.+1.j, 2.+3.j], dtype=complex64)
     """
     name = as_name(path)
     with regular_file(name) as fd:
         identity = Identity.of(os.fstat(fd))
         try:
+            samples = sample_type(dtype)
             layout = raw_layout(
-                dtype, shape, offset=offset, order=order, file_nbytes=identity.nbytes
+                dtype if samples is None else samples.stored,
+                shape,
+                offset=offset,
+                order=order,
+                file_nbytes=identity.nbytes,
             )
         except LayoutError as error:
             msg = f"{name}: {error}"
             raise LayoutError(msg) from error
-        return Source(path=os.path.realpath(name), layout=layout, identity=identity)
+        path = os.path.realpath(name)
+        return Source(path=path, layout=layout, identity=identity, samples=samples)
 
 
 def _read_layout(fd: int, file_nbytes: int, *, max_header_size: int) -> Layout:

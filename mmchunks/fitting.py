@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mmchunks.layout import Layout, Region
 
-__all__ = ["as_array", "fitted", "slabs", "split_region"]
+__all__ = ["as_array", "check_cast", "fitted", "slabs", "split_region"]
 
 
 def split_region(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[int | slice, ...]]:
@@ -90,13 +90,24 @@ def as_array(block: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     # Python's integers and strings have no width of their own: those that do not fit are refused.
     if not own and array.dtype.kind in "biuSU":
         array = np.asarray(block, dtype)
-    if not np.can_cast(array.dtype, dtype, casting="same_kind"):
+    check_cast(array.dtype, dtype)
+    return array
+
+
+def check_cast(found: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    """Refuse a cast, from what a block is to what a file holds, that may lose what the block says.
+
+    Raises
+    ------
+    TypeError
+        If it is not NumPy's "same_kind".
+    """
+    if not np.can_cast(found, dtype, casting="same_kind"):
         msg = (
-            f"the file holds {dtype}, the block is {array.dtype}, of which something may be lost; "
+            f"the file holds {dtype}, the block is {found}, of which something may be lost; "
             f"pass block.astype({str(dtype)!r}) if that is meant"
         )
         raise TypeError(msg)
-    return array
 
 
 def fitted(

@@ -16,11 +16,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from mmchunks import devices, files, planning
+from mmchunks import files, planning, rationing
 from mmchunks.errors import LayoutError
 from mmchunks.filearray import file_array
 from mmchunks.selection import select
-from mmchunks.workers import chosen_backend
+from mmchunks.workers import chosen_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ def from_npy(
     io: str = "auto",
     align: str | int | None = "auto",
     field: str | None = None,
+    device_memory: int | str | None = None,
     name: str | None = None,
     max_header_size: int = 10_000,
 ) -> da.Array:
@@ -70,6 +71,10 @@ def from_npy(
         ``"auto"`` moves only sizes that were not spelled out.
     field : str, optional
         Take one field of a structured dtype. The axes of a sub-array field come last, uncut.
+    device_memory : int or str, optional
+        Memory of each GPU in bytes, or as ``"8 GiB"``; by default what is free now on the GPU of
+        this process. Sizes that ``"auto"`` chooses take half of it at most, for all threads of a
+        worker together; chunks that cannot fit are refused. Not looked at on the CPU.
     name : str, optional
         Name of the array in the graph. By default it is derived from the identity of the file
         (path, inode, size, time), never from its content. Dask's newer array engine
@@ -80,12 +85,17 @@ def from_npy(
     Returns
     -------
     dask.array.Array
-        Its blocks own their memory and can be written to; the file never changes.
+        Its blocks own their memory and can be written to; the file never changes. On a GPU they are
+        what `load` brings: in the byte order of the machine, dates as integers, and text, voids and
+        structures as bytes (uint8) along one more axis at the end, uncut.
 
     Raises
     ------
     HeaderError
         If the file is not a ``.npy`` file that can be mapped.
+    DeviceError
+        If a GPU is asked for and cannot be had, or its memory cannot hold a chunk for each of the
+        tasks that run on it at once.
     StaleFileError
         At compute time, if the file was truncated, replaced or rewritten meanwhile.
 
@@ -109,7 +119,15 @@ def from_npy(
     """
     source = files.open_npy(path, max_header_size=max_header_size)
     return _from_source(
-        source, chunks, device=device, io=io, align=align, field=field, name=name, prefix="from-npy"
+        source,
+        chunks,
+        device=device,
+        io=io,
+        align=align,
+        field=field,
+        device_memory=device_memory,
+        name=name,
+        prefix="from-npy",
     )
 
 
@@ -125,6 +143,7 @@ def from_raw(
     io: str = "auto",
     align: str | int | None = "auto",
     field: str | None = None,
+    device_memory: int | str | None = None,
     name: str | None = None,
 ) -> da.Array:
     """Make a lazy dask array of a file that holds nothing but numbers.
@@ -134,15 +153,28 @@ def from_raw(
     path : str or os.PathLike
         A file on a mounted file system.
     dtype : dtype or str
-        Type of one element as stored, or the SigMF name of a radio recording's samples.
+        Type of one element as stored; or the SigMF name of a radio recording's samples, such as
+        ``"ci16_le"``, which become complex64 (cf64 complex128), values as stored.
     shape : int or sequence of int, optional
         By default one axis that reaches to the end of the file.
-    chunks, device, io, align, field, name
-        As in `from_npy`.
+    chunks : int, tuple, dict, str, -1 or None
+        As in `from_npy`; sizes in bytes are of what is stored.
     offset : int
         First byte of the data.
     order : {"C", "F"}
         Which axis is contiguous: the last one or the first.
+    device : {"auto", "cpu", "gpu"}
+        As in `from_npy`.
+    io : {"auto", "mmap", "pread", "direct", "gds"}
+        As in `from_npy`.
+    align : {"auto", "page"}, int or None
+        As in `from_npy`.
+    field : str, optional
+        As in `from_npy`.
+    device_memory : int or str, optional
+        As in `from_npy`.
+    name : str, optional
+        As in `from_npy`.
 
     Returns
     -------
@@ -153,6 +185,8 @@ def from_raw(
     ------
     LayoutError
         If the file is shorter than the shape, or its length is no multiple of the element's.
+    DeviceError
+        As from `from_npy`.
 
     Examples
     --------
@@ -165,7 +199,15 @@ def from_raw(
     """
     source = files.open_raw(path, dtype, shape, offset=offset, order=order)
     return _from_source(
-        source, chunks, device=device, io=io, align=align, field=field, name=name, prefix="from-raw"
+        source,
+        chunks,
+        device=device,
+        io=io,
+        align=align,
+        field=field,
+        device_memory=device_memory,
+        name=name,
+        prefix="from-raw",
     )
 
 
@@ -192,7 +234,7 @@ def from_npy_stack(
     new_axis : bool
         Whether `axis` is a new one, of which each file is one index (as `numpy.stack`).
     **options
-        As in `from_npy`: `device`, `io`, `align`, `field`, `max_header_size`.
+        As in `from_npy`: `device`, `io`, `align`, `field`, `device_memory`, `max_header_size`.
 
     Returns
     -------
@@ -240,13 +282,17 @@ def _from_source(
     io: str,
     align: str | int | None,
     field: str | None,
+    device_memory: int | str | None,
     name: str | None,
     prefix: str,
 ) -> da.Array:
     from dask.base import tokenize
 
-    selection = select(source, field=field, io=io, device=devices.resolve(device, chosen_backend()))
-    plan = planning.plan(source, chunks, align=align)
+    selection = select(source, field=field, io=io, device=chosen_device(device))
+    if selection.device == "cpu":
+        plan = planning.plan(source, chunks, align=align)
+    else:
+        plan = rationing.fitting_plan(selection, chunks, align=align, device_memory=device_memory)
     # The plan's JSON is a line long where dask's tuples of chunk sizes may hold millions.
     name = name or f"{prefix}-{tokenize(selection, plan.to_json())}"
     inner = tuple((length,) for length in selection.shape[source.ndim :])

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mmchunks import buffers, routes
-from mmchunks.errors import DeviceError, LayoutError
+from mmchunks import buffers, routes, transfers, uploading
+from mmchunks.errors import LayoutError
 from mmchunks.files import open_npy, open_raw
 from mmchunks.mapping import map_region
 from mmchunks.mounts import mount_of
 from mmchunks.pagecache import resident_fraction
 from mmchunks.reading import read_region, warm
+from mmchunks.samples import sample_type
+from mmchunks.workers import chosen_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from mmchunks.files import Source
     from mmchunks.layout import Order, Region
 
-__all__ = ["block", "load", "load_raw", "route", "to_device"]
+__all__ = ["block", "explain", "load", "load_raw", "route", "to_device"]
 
 # One stream of 4 MiB pieces ran at 0.95 to 1.00 of the fastest read, and two no faster.
 _PIECE_NBYTES = 4 << 20
@@ -44,7 +46,7 @@ def load(
     *,
     device: str = "auto",
     io: str = "auto",
-    out: np.ndarray[Any, Any] | None = None,
+    out: Any = None,
 ) -> Any:
     """Read a ``.npy`` file, or a region of it, as one array.
 
@@ -55,19 +57,24 @@ def load(
     region : slice or tuple of slice, optional
         What to read, as between the brackets of a NumPy array, without steps; None is everything.
     device : {"auto", "cpu", "gpu"}
-        Where the array goes.
+        Where the array goes. ``"auto"`` is where `out` lies; without it, what dask's
+        ``array.backend`` says where it was set, else the GPU if CuPy is installed and one answers.
     io : {"auto", "mmap", "pread", "direct", "gds"}
         The way the bytes take. ``"auto"`` looks at the file system and the page cache, and on the
         CPU mostly maps: nothing is copied, but truncating the file while the array lives ends the
         process (SIGBUS). ``"pread"`` copies, and cannot be hurt that way. ``"direct"`` copies
-        around the page cache (O_DIRECT).
-    out : numpy.ndarray, optional
-        Array to fill, of the region's shape and dtype, and of the file's order.
+        around the page cache (O_DIRECT). ``"gds"`` is GPUDirect Storage, for a GPU only. On a GPU
+        a way that cannot be taken leads to ``"pread"``; `explain` says why.
+    out : numpy.ndarray or cupy.ndarray, optional
+        Array to fill, of the region's shape and dtype; on the CPU also of the file's order.
 
     Returns
     -------
-    numpy.ndarray
-        `out`, if it was given. Else a writable array; the file never changes with it.
+    numpy.ndarray or cupy.ndarray
+        `out`, if it was given. Else a writable array; the file never changes with it. On a GPU the
+        array is ready on the current stream and in the byte order of the machine; dates are the
+        integers that they are stored as, and text, voids and structures are bytes (uint8) with one
+        more axis at the end.
 
     Raises
     ------
@@ -102,7 +109,7 @@ def load_raw(
     order: Order = "C",
     device: str = "auto",
     io: str = "auto",
-    out: np.ndarray[Any, Any] | None = None,
+    out: Any = None,
 ) -> Any:
     """Read a flat binary file, or a region of it, as one array.
 
@@ -111,7 +118,8 @@ def load_raw(
     path : str or os.PathLike
         The file.
     dtype : DTypeLike
-        Type of one element, byte order included.
+        Type of one element, byte order included; or the SigMF name of a radio recording's samples,
+        such as ``"ci16_le"``, which become complex64; see `open_raw`.
     shape : int or sequence of int, optional
         Lengths of the axes; None is one axis to the end of the file.
     region : slice or tuple of slice, optional
@@ -121,16 +129,16 @@ def load_raw(
     order : {"C", "F"}
         Which axis is contiguous.
     device : {"auto", "cpu", "gpu"}
-        Where the array goes.
+        Where the array goes; see `load`.
     io : {"auto", "mmap", "pread", "direct", "gds"}
         The way the bytes take; see `load`.
-    out : numpy.ndarray, optional
+    out : numpy.ndarray or cupy.ndarray, optional
         Array to fill; see `load`.
 
     Returns
     -------
-    numpy.ndarray
-        `out`, if it was given. Else a writable array; the file never changes with it.
+    numpy.ndarray or cupy.ndarray
+        `out`, if it was given. Else a writable array, as from `load`.
 
     Raises
     ------
@@ -159,16 +167,18 @@ def to_device(buffer: Any, dtype: DTypeLike | None = None, *, device: str = "aut
     Parameters
     ----------
     buffer : mmap.mmap, memoryview, numpy.memmap or any other buffer without gaps
-        On the CPU the array is a view: it keeps the buffer alive, and is as writable.
+        On the CPU the array is a view: it keeps the buffer alive, and is as writable. On a GPU,
+        and where samples must be decoded, it is a copy.
     dtype : DTypeLike, optional
-        Type of one element; None means bytes (uint8).
+        Type of one element, or the SigMF name of samples, as in `load_raw`; None means bytes
+        (uint8).
     device : {"auto", "cpu", "gpu"}
-        Where the array goes.
+        Where the array goes; see `load`.
 
     Returns
     -------
-    numpy.ndarray
-        One axis.
+    numpy.ndarray or cupy.ndarray
+        One axis; on a GPU see `load` for what a device cannot count.
 
     Raises
     ------
@@ -183,13 +193,15 @@ def to_device(buffer: Any, dtype: DTypeLike | None = None, *, device: str = "aut
     array([1, 2], dtype=uint16)
     """
     memory = _bytes(buffer)
-    wanted = np.dtype(np.uint8 if dtype is None else dtype)
+    samples = sample_type(dtype)
+    wanted = np.dtype(np.uint8 if dtype is None else dtype) if samples is None else samples.stored
     if not wanted.itemsize or len(memory) % wanted.itemsize:
         msg = f"{len(memory):,} bytes are no whole number of {wanted} ({wanted.itemsize} bytes)"
         raise LayoutError(msg)
-    if _resolved(device) == "gpu":
-        _refuse_gpu()
-    return memory.view(wanted)
+    if _resolved(device, None) == "gpu":
+        return uploading.gpu_bytes(memory, wanted, samples)
+    stored = memory.view(wanted)
+    return stored if samples is None else samples.decode(stored, np)
 
 
 def block(source: Source, region: Region, *, io: str, device: str) -> Any:
@@ -203,35 +215,42 @@ def block(source: Source, region: Region, *, io: str, device: str) -> Any:
         As ``source.layout.region`` makes it.
     io : {"auto", "mmap", "pread", "direct", "gds"}
         The way the bytes take; see `load`.
-    device : {"auto", "cpu", "gpu"}
+    device : {"cpu", "gpu"}
         Where the block goes.
 
     Returns
     -------
-    numpy.ndarray
-        The block, writable; it owns its memory, or its map.
+    numpy.ndarray or cupy.ndarray
+        The block, writable, samples decoded; it owns its memory, or its map.
 
     Raises
     ------
     StaleFileError
         If the file is not the one that was opened, or changes while it is being read.
     DeviceError
-        If a GPU is asked for and cannot be used.
+        If the device has not enough memory.
     """
-    if _resolved(device) == "gpu":
-        _refuse_gpu()
+    if device == "gpu":
+        return uploading.gpu_block(source, region, io=io, out=None)
+    stored = _stored(source, region, io)
+    return stored if source.samples is None else source.samples.decode(stored, np)
+
+
+def _stored(source: Source, region: Region, io: str) -> np.ndarray[Any, Any]:
+    """Bring the stored elements of a region into the memory of this host."""
+    layout = source.layout
     with source.opened() as fd:
         way = route(source, fd, region, io=io)
         if way.io == "mmap":
             if way.warm:
-                warm(fd, source.layout, region)
+                warm(fd, layout, region)
             try:
-                return map_region(fd, source.layout, region)
+                return map_region(fd, layout, region)
             except OSError as error:
                 # A process may hold some 65,000 maps (vm.max_map_count), but any number of blocks.
                 if io != "auto" or error.errno != errno.ENOMEM:
                     raise
-        out = buffers.take(source.layout.block_shape(region), source.dtype, source.order)
+        out = buffers.take(layout.block_shape(region), layout.dtype, layout.order)
         _read(source, fd, region, out, direct=way.io == "direct")
     return out
 
@@ -259,30 +278,64 @@ def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
     if way is not None:
         return way
     layout, mount = source.layout, mount_of(source.path)
+    span = layout.span(region)
     return routes.choose(
         routes.Facts(
             kind=mount.kind,
             local=mount.local,
             readahead_nbytes=mount.readahead_nbytes,
-            resident=resident_fraction(fd, layout.span(region)) if mount.local else None,
-            contiguous=layout.contiguous(region),
+            resident=resident_fraction(fd, span) if mount.local else None,
+            span_nbytes=span.nbytes,
             nbytes=layout.region_nbytes(region),
             memory_nbytes=_MEMORY_NBYTES,
         )
     )
 
 
-def _load(
-    source: Source, index: Any, *, device: str, io: str, out: np.ndarray[Any, Any] | None
-) -> Any:
+def explain(source: Source, region: Any = None, *, device: str = "auto", io: str = "auto") -> str:
+    """Say by which way a region would come into memory now, and why.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    region : slice or tuple of slice, optional
+        What would be read; None is everything.
+    device : {"auto", "cpu", "gpu"}
+        Where it would go; see `load`.
+    io : {"auto", "mmap", "pread", "direct", "gds"}
+        The way that would be asked for; see `load`.
+
+    Returns
+    -------
+    str
+        The way and the reason. With ``io="auto"`` on a GPU, a region that is large enough for it is
+        measured, if no such region was before.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/ramp.npy"
+    >>> np.save(path, np.arange(12))
+    >>> explain(open_npy(path), device="cpu", io="pread")
+    'pread: io="pread" was asked for'
+    """
+    part = source.layout.region(region)
+    find = uploading.gpu_way if _resolved(device, None) == "gpu" else route
+    with source.opened() as fd:
+        way = find(source, fd, part, io=io)
+    return f"{way.io}: {way.reason}"
+
+
+def _load(source: Source, index: Any, *, device: str, io: str, out: Any) -> Any:
     region = source.layout.region(index)
+    if _resolved(device, out) == "gpu":
+        return uploading.gpu_block(source, region, io=io, out=out)
     if out is None:
-        return block(source, region, io=io, device=device)
-    if _resolved(device) == "gpu":
-        _refuse_gpu()
+        return block(source, region, io=io, device="cpu")
     _check_out(source, region, out)
     way = routes.asked(io, "cpu")
-    if way is not None and way.io == "mmap":
+    if source.samples is not None or (way is not None and way.io == "mmap"):
         out[...] = block(source, region, io=io, device="cpu")
         return out
     # Who brings memory wants it filled, and reading fills it faster than copying from a map.
@@ -308,9 +361,12 @@ def _read(
         pass
 
 
-def _check_out(source: Source, region: Region, out: np.ndarray[Any, Any]) -> None:
+def _check_out(source: Source, region: Region, out: Any) -> None:
+    if not isinstance(out, np.ndarray):
+        msg = f'{source.path}: out is a {type(out).__name__}; device="cpu" fills a numpy.ndarray'
+        raise LayoutError(msg)
     layout = source.layout
-    element = np.empty((), layout.dtype)
+    element = np.empty((), source.dtype)
     shape = layout.block_shape(region) + element.shape
     if (out.shape, out.dtype) != (shape, element.dtype):
         msg = (
@@ -338,13 +394,8 @@ def _bytes(buffer: Any) -> np.ndarray[Any, Any]:
         raise LayoutError(msg) from error
 
 
-def _resolved(device: str) -> str:
-    if device not in {"auto", "cpu", "gpu"}:
-        msg = f'device must be "auto", "cpu" or "gpu", got {device!r}'
-        raise DeviceError(msg)
-    return "gpu" if device == "gpu" else "cpu"
-
-
-def _refuse_gpu() -> None:
-    msg = 'device="gpu" is not available here; write device="cpu"'
-    raise DeviceError(msg)
+def _resolved(device: str, out: Any) -> Literal["cpu", "gpu"]:
+    """Choose the device; an array that is to be filled has one."""
+    if device == "auto" and out is not None:
+        return "gpu" if transfers.on_device(out) else "cpu"
+    return chosen_device(device)

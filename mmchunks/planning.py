@@ -9,7 +9,7 @@ from mmchunks.errors import PlanError
 from mmchunks.layout import Layout
 from mmchunks.plans import Plan, plan_chunks
 
-__all__ = ["plan"]
+__all__ = ["plan", "plan_for", "wanted_nbytes"]
 
 
 def plan(
@@ -58,10 +58,57 @@ def plan(
     >>> len(plan(layout)), plan(layout, 500).numblocks
     (30, (2000, 2))
     """
+    source = _opened(path_or_source)
+    writing = writing or hasattr(source, "flush")  # only a Target has anything to flush
+    return plan_for(
+        source, chunks, align=align, halo=halo, writing=writing, target_nbytes=wanted_nbytes()
+    )
+
+
+def wanted_nbytes() -> int:
+    """Read dask's setting ``array.chunk-size``, in bytes."""
     import dask.config
     from dask.utils import parse_bytes
 
-    source = _opened(path_or_source)
+    return int(parse_bytes(dask.config.get("array.chunk-size")))
+
+
+def plan_for(
+    source: Any,
+    chunks: Any,
+    *,
+    align: str | int | None,
+    halo: Any,
+    writing: bool,
+    target_nbytes: int,
+) -> Plan:
+    """Cut an opened file into chunks, of which those that are ours to choose have a known size.
+
+    Parameters
+    ----------
+    source : Source, Target or Layout
+        What describes the file.
+    chunks : object
+        As in `plan`.
+    align : str, int or None
+        As in `plan`.
+    halo : object
+        As in `plan`.
+    writing : bool
+        Whether the chunks are to be written.
+    target_nbytes : int
+        Bytes of a chunk that ``"auto"`` aims at.
+
+    Returns
+    -------
+    Plan
+        As from `plan`.
+
+    Raises
+    ------
+    PlanError
+        If the request does not fit the array; the sentence begins with the path.
+    """
     layout = source if isinstance(source, Layout) else source.layout
     try:
         return plan_chunks(
@@ -69,9 +116,9 @@ def plan(
             chunks,
             align=align,
             halo=halo,
-            writing=writing or hasattr(source, "flush"),  # only a Target has anything to flush
+            writing=writing,
             page=os.sysconf("SC_PAGE_SIZE"),
-            target_nbytes=parse_bytes(dask.config.get("array.chunk-size")),
+            target_nbytes=target_nbytes,
         )
     except PlanError as error:
         if isinstance(source, Layout):

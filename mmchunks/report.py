@@ -10,9 +10,21 @@ from mmchunks.layout import Span
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mmchunks.checking import Status, VerifyReport
     from mmchunks.files import Source
+    from mmchunks.sweeping import SweepReport
 
-__all__ = ["facts", "lines", "quantity"]
+__all__ = [
+    "demo_line",
+    "facts",
+    "lines",
+    "quantity",
+    "rate_lines",
+    "status_facts",
+    "status_lines",
+    "sweep_line",
+    "verify_line",
+]
 
 
 def facts(source: Source) -> dict[str, Any]:
@@ -24,7 +36,8 @@ def facts(source: Source) -> dict[str, Any]:
     return {
         "path": source.path,
         "shape": list(layout.shape),
-        "dtype": str(layout.dtype),
+        "dtype": str(source.dtype),
+        "samples": source.samples and source.samples.name,
         "order": layout.order,
         "offset": layout.offset,
         "nbytes": layout.nbytes,
@@ -41,6 +54,7 @@ def lines(facts: Mapping[str, Any]) -> str:
         "path": facts["path"],
         "shape": " x ".join(f"{n:,}" for n in facts["shape"]) or "one element (0-d)",
         "dtype": facts["dtype"],
+        "stored as": facts["samples"],
         "order": {"C": "C (last axis contiguous)", "F": "F (first axis contiguous)"}[
             facts["order"]
         ],
@@ -65,3 +79,89 @@ def quantity(nbytes: float) -> str:
             break
         nbytes /= 1024
     return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
+
+
+def sweep_line(done: SweepReport) -> str:
+    """Say what a sweep did."""
+    failed = f", {done.failed:,} failed (mmchunks status tells why)" if done.failed else ""
+    return (
+        f"{done.path}: {done.done:,} rows done in {done.seconds:.1f} s, "
+        f"{done.skipped:,} were done before{failed}"
+    )
+
+
+def status_facts(status: Status) -> dict[str, Any]:
+    """Collect how much of a file is done, for programs."""
+    return {
+        "path": status.path,
+        "unit": status.unit,
+        "total": status.total,
+        "done": status.done,
+        "failed": status.failed,
+        "missing": status.missing,
+        "fraction": status.fraction,
+        "rate": status.rate,
+        "hosts": list(status.hosts),
+        "left": [list(rows) for rows in status.left],
+        "failures": status.failures,
+    }
+
+
+def status_lines(status: Status) -> str:
+    """Say how much of a file is done, draw where, and name what failed."""
+    head = (
+        f"{status.path}: {status.done:,} of {status.total:,} {status.unit} done "
+        f"({status.fraction:.1%}), {status.failed:,} failed, {status.missing:,} missing"
+    )
+    facts = [head, f"  [{_map(status)}]", f"  by {', '.join(status.hosts) or 'nobody yet'}"]
+    if status.rate:
+        facts[-1] += f", {status.rate:,.3g} {status.unit} a second"
+    shown = sorted(status.failures)[:5]
+    facts += [f"  {row}: {status.scenario(row)!r}: {status.failures[row]}" for row in shown]
+    if len(status.failures) > len(shown):
+        facts.append(f"  and {len(status.failures) - len(shown):,} more failed")
+    return "\n".join(facts)
+
+
+def _map(status: Status, *, cells: int = 60) -> str:
+    """Draw the file as a line: done, partly done, or not."""
+    cells = max(min(cells, status.total), 1)
+    left = [0.0] * cells
+    for start, stop in status.left:
+        first, last = start * cells // status.total, (stop - 1) * cells // status.total
+        for cell in range(first, last + 1):
+            begin, end = cell * status.total / cells, (cell + 1) * status.total / cells
+            left[cell] += (min(stop, end) - max(start, begin)) / (end - begin)
+    return "".join("#" if part < 1e-9 else "." if part > 1 - 1e-9 else "+" for part in left)
+
+
+def verify_line(found: VerifyReport) -> str:
+    """Say whether what is done still holds what was written."""
+    if found.ok:
+        return f"{found.path}: all of {found.checked:,} chunks hold what was written"
+    return (
+        f"{found.path}: {len(found.bad):,} of {found.checked:,} chunks hold other bytes than were "
+        f"written: {', '.join(map(str, found.bad[:5]))}; delete the journal's folder and fill again"
+    )
+
+
+def rate_lines(rates: Mapping[str, Mapping[str, float]]) -> str:
+    """Lay the speeds of several ways of reading out, the fastest of each state marked."""
+    best = {state: max(rate[state] for rate in rates.values()) for state in ("cold", "warm")}
+    rows = [f"{'io':8s} {'cold GB/s':>10s} {'warm GB/s':>10s}"]
+    for way, rate in rates.items():
+        cells = (
+            f"{rate[state]:9.2f}{'*' if rate[state] == best[state] else ' '}" for state in best
+        )
+        rows.append(f"{way:8s} {' '.join(cells)}")
+    return "\n".join(rows)
+
+
+def demo_line(measured: Mapping[str, Any]) -> str:
+    """Sum the demonstration up."""
+    return (
+        f"{measured['scenarios']:,} scenarios, {measured['resumed']:,} of them done before the "
+        f"kill and not computed again; {quantity(measured['nbytes'])} read and averaged at "
+        f"{measured['gb_per_s']:.2f} GB/s; peak memory of a worker "
+        f"{quantity(measured['peak_nbytes'])}"
+    )

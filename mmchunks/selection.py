@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mmchunks import loading
+from mmchunks import loading, uploading
 from mmchunks.errors import LayoutError
+from mmchunks.unpacking import device_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,18 +62,25 @@ class Selection:
 
     @property
     def _element(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """Dtype and inner shape of one selected element (a sub-array field has an inner shape)."""
+        """Dtype and inner shape of one selected element, as it arrives on the device.
+
+        A sub-array field has an inner shape, and so have the bytes that a GPU gets of what it
+        cannot count.
+        """
         dtype = self.source.dtype if self.field is None else self.source.dtype[self.field]
-        return dtype.base, dtype.shape
+        if self.device == "cpu":
+            return dtype.base, dtype.shape
+        form = device_form(dtype.base)
+        return form.dtype, dtype.shape + form.tail
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of one element."""
+        """Type of one element, as it arrives on the device."""
         return self._element[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes that are left, a sub-array field's own axes last."""
+        """Lengths of the axes that are left, then those that each element has of its own."""
         lengths = tuple(len(pick) for pick in self.picks if not isinstance(pick, int))
         return lengths + self._element[1]
 
@@ -83,7 +91,7 @@ class Selection:
 
     @property
     def inner_ndim(self) -> int:
-        """Number of trailing axes that belong to each element of a sub-array field."""
+        """Number of trailing axes that belong to each element (see `shape`)."""
         return len(self._element[1])
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
@@ -101,7 +109,7 @@ class Selection:
 
         Parameters
         ----------
-        index : tuple of int, slice or one-dimensional integer array
+        index : tuple of int, slice or numpy.ndarray of int
             One entry per axis that is left and belongs to the source.
         """
         entries = iter(index)
@@ -153,12 +161,17 @@ class Selection:
         region: Region = tuple(_cover(pick) for pick in self.picks)
         block = loading.block(self.source, region, io=self.io, device=self.device)
         if self.field is not None:
-            block = block[self.field]
+            block = self._field_of(block, self.field)
         for axis in reversed(range(len(self.picks))):
             inner = _within(self.picks[axis], region[axis])
             if inner is not None:
                 block = block[(slice(None),) * axis + (inner,)]
         return block
+
+    def _field_of(self, block: Any, field: str) -> Any:
+        if self.device == "cpu":
+            return block[field]
+        return uploading.gpu_field(block, self.source.dtype, field)
 
 
 def select(source: Source, *, field: str | None, io: str, device: str) -> Selection:

@@ -15,27 +15,29 @@ from __future__ import annotations
 import base64
 import errno
 import os
-import threading
 import warnings
-import weakref
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks import npy, reserving, writing
+from mmchunks import npy, reserving, transfers, writing
 from mmchunks.blocks import dense, flattened
 from mmchunks.buffers import take
 from mmchunks.checksums import Checksum
-from mmchunks.errors import LayoutError, StaleFileError
-from mmchunks.files import Identity, Source, open_npy
-from mmchunks.fitting import as_array, fitted, slabs, split_region
+from mmchunks.errors import LayoutError
+from mmchunks.files import Source, open_npy
+from mmchunks.fitting import as_array, check_cast, fitted, slabs, split_region
+from mmchunks.handles import Handle
+from mmchunks.indexing import split_index
 from mmchunks.journal import Journal
 from mmchunks.layout import Layout, as_shape
 from mmchunks.mounts import mount_of
 from mmchunks.paths import as_name
+from mmchunks.reading import read_region
+from mmchunks.unpacking import device_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Target", "create_npy", "open_target"]
 
 _SLAB_NBYTES = 64 * 2**20  # how much of a block is converted at a time
+_PIECE_NBYTES = 8 * 2**20  # what one call reads
 _CACHED_NBYTES = (
     2**20
 )  # writes up to so many bytes go through the page cache, unless flushed at once
@@ -75,12 +78,7 @@ class Target:
         """The same file, to read: its layout and its identity."""
         self.chunks = chunks
         """How it is meant to be cut, in dask's grammar."""
-        self._turn = threading.Lock()
-        self._lost = False
         self._cautious = True
-        self._kept = ExitStack()
-        self._output: Output | None = None
-        weakref.finalize(self, self._kept.close)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Target, (self.source, self.chunks)
@@ -113,14 +111,18 @@ class Target:
         """Whether all writers are on this host, because no other can have the file."""
         return mount_of(self.path).local
 
+    @cached_property
+    def _handle(self) -> Handle:
+        return Handle(self.path, self.source.identity, local=self.local)
+
     def __getitem__(self, index: Any) -> Any:
-        # A copy: what is mapped would change while others write.
-        return np.array(self.source[index])
+        region, pick = split_index(index, self.shape)
+        return self._read(region)[pick]
 
     def __setitem__(self, index: Any, block: Any) -> None:
         region, block = self._fitted(index, block)
         self._caution(region)
-        output = self._keep_open()
+        output = self._handle.shared()
         if self.local and self.layout.region_nbytes(region) <= _CACHED_NBYTES:
             output = replace(output, direct=None)
         for part, slab in slabs(self.layout, region, block, nbytes=_SLAB_NBYTES):
@@ -135,12 +137,7 @@ class Target:
             If the kernel lost a write. It says so once, so this target stays failed: open it
             again, and write anew what was written since the flush before.
         """
-        with self._turn:
-            self._require_nothing_lost()
-            if self._output is not None:
-                self._lost = True
-                writing.flush(self._output)
-                self._lost = False
+        self._handle.flush()
 
     def write_chunk(self, index: Any, block: Any) -> dict[str, Any]:
         """Write one region so that it is durable when this returns; for many writers at once.
@@ -165,7 +162,7 @@ class Target:
         """
         region, block = self._fitted(index, block)
         checksum = Checksum()
-        with self._opened() as output:
+        with self._handle.opened() as output:
             fragments = self._write(output, region, block, exact=self.local, seen=checksum.update)
             writing.flush(output)
         receipt = {"nbytes": self.layout.region_nbytes(region), "checksum": str(checksum)}
@@ -200,7 +197,7 @@ class Target:
             for record in records
             for offset, data in record.get("fragments", ())
         ]
-        with self._opened() as output:
+        with self._handle.opened() as output:
             pages = writing.settle(output, fragments, stop=self.source.identity.nbytes)
             writing.flush(output)
         return pages
@@ -217,7 +214,7 @@ class Target:
         """
         region, _ = split_region(index, self.shape)
         checksum = Checksum(like)
-        checksum.update(self._dense(region, self.source[region]))
+        checksum.update(flattened(self._read(region), self.layout))
         return str(checksum)
 
     @contextmanager
@@ -245,10 +242,9 @@ class Target:
         """
         region, pick = split_region(index, self.shape)
         self._caution(region)
-        view = self.empty(region)
-        view[...] = self.source[region]
+        view = self._read(region)
         yield view[(*pick, ...)]
-        with self._opened() as output:
+        with self._handle.opened() as output:
             self._write(output, region, view, exact=True, seen=_ignore)
             writing.flush(output)
 
@@ -261,11 +257,27 @@ class Target:
         block: np.ndarray[Any, Any] = dense(memory, self.layout, region)[(*pick, ...)]
         return block
 
+    def _read(self, region: Region) -> np.ndarray[Any, Any]:
+        """Read a region into memory of its own: a map would change while others write."""
+        block = self.empty(region)
+        with self.source.opened() as fd:
+            # What this host remembers may be older than what another one wrote.
+            read_region(
+                fd,
+                self.layout,
+                region,
+                block,
+                direct=not self.local,
+                threads=1,
+                piece_nbytes=_PIECE_NBYTES,
+            )
+        return block
+
     def _fitted(self, index: Any, block: Any) -> tuple[Region, np.ndarray[Any, Any]]:
         """Bring a block into the shape of its region, by views only."""
         region, pick = split_region(index, self.shape)
         try:
-            return region, fitted(as_array(block, self.dtype), region, pick)
+            return region, fitted(_taken(block, self.dtype), region, pick)
         except (TypeError, ValueError, OverflowError) as error:
             msg = f"{self.path}: {error}"
             raise type(error)(msg) from error
@@ -296,49 +308,15 @@ class Target:
 
     def _dense(self, region: Region, block: np.ndarray[Any, Any]) -> Bytes:
         """Give the bytes of a block as they lie in the file; a copy only where they do not."""
+        if transfers.on_device(block):
+            data = flattened(self.empty(region), self.layout)
+            transfers.download(block, self.dtype, self.layout.order, partial(_put, data))
+            return data
         if block.dtype != self.dtype or not block.transpose(self.layout.axes).flags.c_contiguous:
             copy = self.empty(region)
             np.copyto(copy, block, casting="same_kind")
             block = copy
         return flattened(block, self.layout)
-
-    @contextmanager
-    def _opened(self) -> Iterator[Output]:
-        """Open the file for writing, if it still is the one that was opened first."""
-        self._require_same()
-        with writing.opened(self.path, local=self.local) as output:
-            self._require_same(output.fd)
-            yield output
-
-    def _keep_open(self) -> Output:
-        """Open the file once for all assignments, so that a flush speaks of all of them."""
-        with self._turn:
-            self._require_nothing_lost()
-            self._require_same()
-            if self._output is None:
-                self._output = self._kept.enter_context(writing.opened(self.path, local=self.local))
-            self._require_same(self._output.fd)
-            return self._output
-
-    def _require_same(self, where: int | None = None) -> None:
-        """Refuse to write another file than the one that was opened first."""
-        expected = self.source.identity
-        try:
-            found = Identity.of(os.stat(self.path if where is None else where))
-        except FileNotFoundError as error:
-            msg = f"{self.path}: expected {expected}, found no file; nothing was written"
-            raise StaleFileError(msg) from error
-        if (found.inode, found.nbytes) != (expected.inode, expected.nbytes):
-            msg = f"{self.path}: expected {expected}, found {found}; nothing was written"
-            raise StaleFileError(msg)
-
-    def _require_nothing_lost(self) -> None:
-        if self._lost:
-            msg = (
-                f"{self.path}: a flush failed before, and the kernel reports lost writes once; "
-                "open it again, and write anew what was written since the last good flush"
-            )
-            raise OSError(errno.EIO, msg)
 
     def _caution(self, region: Region) -> None:
         """Say once that exact bytes are for one host, where there may be several."""
@@ -489,6 +467,20 @@ def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
         msg = f"{path}: fill_value must be one element, got an array of shape {array.shape}"
         raise LayoutError(msg)
     return array.astype(dtype, casting="same_kind").tobytes()
+
+
+def _taken(block: Any, dtype: np.dtype[Any]) -> Any:
+    """Take what a user assigns: where it is on a GPU, else in the memory of this host."""
+    if not transfers.on_device(block):
+        return as_array(block, dtype)
+    array = transfers.own(block)
+    check_cast(array.dtype, device_form(dtype).dtype)
+    return array
+
+
+def _put(data: Bytes, start: int, memory: memoryview) -> None:
+    """Keep a piece that came from a device."""
+    data[start : start + memory.nbytes] = np.frombuffer(memory, np.uint8)
 
 
 def _ignore(data: Bytes) -> None:

@@ -12,13 +12,14 @@ A way that cannot be taken leads to ``pread``, and the route says why.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks import devices, gds
+from mmchunks import devices, gds, routes, transfers
 from mmchunks.errors import DeviceError
 from mmchunks.layout import Layout
 from mmchunks.mapping import map_region
@@ -26,7 +27,7 @@ from mmchunks.mounts import mount_of
 from mmchunks.pagecache import resident_fraction
 from mmchunks.reading import read_range, read_region
 from mmchunks.trials import Trials
-from mmchunks.unpacking import Fields
+from mmchunks.unpacking import Fields, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from mmchunks.layout import Region, Runs
     from mmchunks.samples import Samples
 
-__all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_samples", "gpu_way"]
+__all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_field", "gpu_way"]
 
 _PAGE = 4096
 _TRIAL_NBYTES = 2**25  # a whole ring: less would not show what several readers are good for
@@ -88,7 +89,8 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
     Returns
     -------
     cupy.ndarray
-        Ready on the current stream. What a device cannot count arrives as bytes, see `unpacking`.
+        Ready on the current stream, samples decoded. What a device cannot count arrives as bytes,
+        see `unpacking`.
 
     Raises
     ------
@@ -97,6 +99,8 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
     DeviceError
         If the device has not enough memory, or `out` is not an array for these elements.
     """
+    if source.samples is not None:
+        return _decoded(source, source.samples, region, io, out)
     layout = source.layout
     with source.opened() as fd:
         if io == "mmap" and out is None:
@@ -111,7 +115,27 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
         return block
 
 
-def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
+def _decoded(source: Source, samples: Samples, region: Region, io: str, out: Any) -> Any:
+    """Bring samples, and decode them."""
+    if out is not None:
+        shape, gpu = source.layout.block_shape(region), devices.place()
+        transfers.check_out(out, shape, samples.result, gpu)
+    stored = gpu_block(dataclasses.replace(source, samples=None), region, io=io, out=None)
+    block = _decode(stored, samples)
+    if out is None:
+        return block
+    out[...] = block
+    return out
+
+
+def _decode(block: Any, samples: Samples) -> Any:
+    """Turn stored samples into numbers, on their device."""
+    cupy = devices.cupy_module()
+    stored = Fields(block, samples.stored, cupy) if samples.stored.names else block
+    return samples.decode(stored, cupy)
+
+
+def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any], samples: Samples | None) -> Any:
     """Bring bytes of this host onto the GPU of this process, as an array of one axis.
 
     Parameters
@@ -120,6 +144,8 @@ def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
         A whole number of elements, one axis, dense; a map or any other memory.
     dtype : dtype
         Type of the elements, byte order included.
+    samples : Samples or None
+        Kind of the samples that they are, if they are to be decoded.
 
     Returns
     -------
@@ -127,27 +153,28 @@ def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
         Ready on the current stream; a copy.
     """
     shape = (memory.nbytes // dtype.itemsize,)
-    return devices.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
+    block = transfers.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
+    return block if samples is None else _decode(block, samples)
 
 
-def gpu_samples(block: Any, samples: Samples) -> Any:
-    """Turn the samples of a recording into numbers, on their device.
+def gpu_field(block: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Take one field out of the bytes that `gpu_block` brought of structured elements.
 
     Parameters
     ----------
-    block : cupy.ndarray
-        What `gpu_block` brought of an array of dtype ``samples.stored``.
-    samples : Samples
-        Kind of the samples.
+    block : cupy.ndarray of uint8
+        The bytes of each element along the last axis.
+    dtype : dtype
+        The structured type that was stored.
+    name : str
+        A field of it.
 
     Returns
     -------
     cupy.ndarray
-        Of dtype ``samples.result``.
+        A view where the device can read the field in place, see `unpacking.field`; else a copy.
     """
-    cupy = devices.cupy_module()
-    stored = Fields(block, samples.stored, cupy) if samples.stored.names else block
-    return samples.decode(stored, cupy)
+    return field(block, dtype, name, devices.cupy_module())
 
 
 def gpu_way(source: Source, fd: int, region: Region, *, io: str) -> Way:
@@ -169,13 +196,13 @@ def gpu_way(source: Source, fd: int, region: Region, *, io: str) -> Way:
     Way
         One that can be taken, and the reason.
     """
-    if io == "auto":
+    asked = routes.asked(io, "gpu")
+    if asked is None:
         return _winner(source, fd, region)
-    asked = f'io="{io}" was asked for'
     why = _refusal(source.layout, region, io)
     if why is None:
-        return Way(io=io, readers=_READERS[io], reason=asked)
-    return Way(io="pread", readers=_READERS["pread"], reason=f"{asked}, but {why}")
+        return Way(io=io, readers=_READERS[io], reason=asked.reason)
+    return Way(io="pread", readers=_READERS["pread"], reason=f"{asked.reason}, but {why}")
 
 
 def _refusal(layout: Layout, region: Region, io: str) -> str | None:
@@ -221,7 +248,7 @@ def _try(source: Source, fd: int, region: Region, way: Way, start: int) -> float
 
     def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
         shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
-        return devices.upload(
+        return transfers.upload(
             _TRIAL_NBYTES, fill, shape, dtype, "C", readers=way.readers, direct=direct
         )
 
@@ -239,7 +266,7 @@ def _upload(source: Source, fd: int, region: Region, way: Way, out: Any) -> Any:
     direct = None
     if way.io == "gds":
         direct = gds.plan_direct(source.path, layout.span(region).offset, nbytes, _PAGE)
-    return devices.upload(
+    return transfers.upload(
         nbytes,
         _filling(source, fd, region, way),
         layout.block_shape(region),

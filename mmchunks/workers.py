@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, Literal
 
 from mmchunks import devices
 from mmchunks.errors import DeviceError
@@ -11,7 +12,7 @@ from mmchunks.placement import check_workers
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["chosen_backend", "local_client"]
+__all__ = ["chosen_backend", "chosen_device", "local_client", "tasks_at_once"]
 
 
 def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs: Any) -> Client:
@@ -49,7 +50,7 @@ def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs
     ...     int(da.arange(10).sum().compute())
     45
     """
-    chosen = devices.resolve(device, chosen_backend())
+    chosen = chosen_device(device)
     kwargs.setdefault("threads_per_worker", 1)
     if chosen == "gpu":
         return _owner(_cuda_cluster(check_workers(n_workers, devices.count()), kwargs))
@@ -90,6 +91,17 @@ def _owner(cluster: Any) -> Client:
         raise
 
 
+def chosen_device(device: str) -> Literal["cpu", "gpu"]:
+    """Choose between the CPU and a GPU; dask's settings are asked only for ``"auto"``.
+
+    Raises
+    ------
+    DeviceError
+        If a GPU was asked for and cannot be had.
+    """
+    return devices.resolve(device, chosen_backend() if device == "auto" else None)
+
+
 def chosen_backend() -> str | None:
     """Read dask's ``array.backend``; None where the user left it at dask's default.
 
@@ -105,3 +117,36 @@ def chosen_backend() -> str | None:
         return backend
     written: str | None = dask.config.get("array.backend", None, config=dask.config.collect())
     return written
+
+
+def tasks_at_once() -> int:
+    """Count the tasks that share one device: the threads of a worker, or of dask's own scheduler.
+
+    Notes
+    -----
+    Asks whom dask would compute with now. A client whose loop is the caller's own cannot be
+    asked without ``await``; its workers are taken to have one thread each, as those of `local_client` have.
+    """
+    import dask.config
+    from dask.system import CPU_COUNT
+
+    scheduler = dask.config.get("scheduler", None)
+    if scheduler in {"sync", "synchronous", "single-threaded"}:
+        return 1
+    client = _current_client() if scheduler in {None, "distributed", "dask.distributed"} else None
+    if client is None:
+        return int(dask.config.get("num_workers", None) or CPU_COUNT)
+    threads = {} if client.asynchronous else client.nthreads()
+    return max(threads.values(), default=1)
+
+
+def _current_client() -> Client | None:
+    """Find the client that dask would compute with; distributed is not imported to ask."""
+    module = sys.modules.get("distributed")
+    if module is None:
+        return None
+    try:
+        client: Client = module.get_client()
+    except ValueError:
+        return None
+    return client

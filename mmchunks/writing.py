@@ -10,8 +10,9 @@ exact bytes keep their neighbours. Between hosts each kernel has its own, and wr
 pages, neighbours' stale bytes included: there they are not written but handed back as *fragments*,
 which one process settles when no page is being written any more.
 
-While one piece is on its way to the disk, the next is copied to aligned memory and read by the
-checksum: O_DIRECT asks the processor for next to nothing, so that both cost no time of their own.
+While some bytes are on their way to the disk, others are read by the checksum, or copied to
+aligned memory: O_DIRECT asks the processor for next to nothing. What is left of their cost is in
+``benchmarks/write_paths.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -53,7 +55,8 @@ PAGE = 4096
 """What kernels write back, and what O_DIRECT is asked for: offsets, lengths and addresses of disks
 are multiples of 512 or of this. Larger pages (64 KiB on some arm64) are made of these."""
 
-_PIECE = 8 * 2**20  # large enough for the disk, and two of them small enough for the cache
+_PIECE = 8 * 2**20  # large enough for the disk, and a few of them small enough for the cache
+_THREADS = 3  # at once keep the disk at work while pieces are copied
 _threads = threading.local()
 
 
@@ -266,30 +269,31 @@ def settle(output: Output, fragments: Iterable[Fragment], *, stop: int) -> int:
 
 
 def _write_body(output: Output, offset: int, body: Bytes, seen: Callable[[Bytes], object]) -> None:
-    """Write whole pages in pieces: one on its way to the disk while the next is made ready."""
-    copies = output.direct is not None and body.ctypes.data % PAGE != 0
-    starts = range(0, body.size, _PIECE)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="mmchunks-write") as thread:
-        under_way: Future[None] | None = None
-        for start, slot in zip(starts, cycle(_slots()), strict=False):
-            piece = body[start : start + _PIECE]
-            if copies:
-                np.copyto(slot[: piece.size], piece)
-                piece = slot[: piece.size]
+    """Write whole pages, while they are looked at, and copied to where O_DIRECT takes them from."""
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="mmchunks-write") as threads:
+        if output.direct is None or body.ctypes.data % PAGE == 0:
+            written = threads.submit(_write_pages, output, offset, body)
+            seen(body)
+            written.result()
+            return
+        under_way: deque[Future[None]] = deque()
+        for start, slot in zip(range(0, body.size, _PIECE), cycle(_slots()), strict=False):
+            if len(under_way) > _THREADS:
+                under_way.popleft().result()
+            piece = slot[: body.size - start]
+            np.copyto(piece, body[start : start + _PIECE])
+            under_way.append(threads.submit(_write_pages, output, offset + start, piece))
             seen(piece)
-            if under_way:
-                under_way.result()
-            if start == starts[-1]:  # nothing is left to be made ready meanwhile
-                _write_pages(output, offset + start, piece)
-            else:
-                under_way = thread.submit(_write_pages, output, offset + start, piece)
+        for written in under_way:
+            written.result()
 
 
-def _slots() -> tuple[Bytes, Bytes]:
-    """Two aligned pieces of memory of this thread; new memory would cost as much as writing it."""
+def _slots() -> list[Bytes]:
+    """Give this thread's aligned pieces of memory; new ones would cost as much as the writing."""
     if not hasattr(_threads, "slots"):
-        _threads.slots = _fresh(_PIECE), _fresh(_PIECE)
-    slots: tuple[Bytes, Bytes] = _threads.slots
+        # One for each thread that writes, and one to copy to.
+        _threads.slots = [_fresh(_PIECE) for _ in range(_THREADS + 1)]
+    slots: list[Bytes] = _threads.slots
     return slots
 
 

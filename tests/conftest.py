@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
+
+from mmchunks import devices, lanes, transfers, uploading
+from mmchunks.trials import Trials
+
+from .fakecupy import make
 
 collect_ignore = ["typing"]  # read by mypy, not run
 
@@ -23,6 +29,35 @@ def ramp(tmp_path):
     path = tmp_path / "ramp.npy"
     np.save(path, array)
     return str(path), array
+
+
+def forget_devices() -> None:
+    """Let the next question about GPUs be asked anew."""
+    devices.count.cache_clear()
+    transfers._lanes.clear()
+    devices._first_pid.cache_clear()
+    lanes._say_once.cache_clear()
+
+
+@pytest.fixture(scope="module", params=["fake", pytest.param("gpu", marks=pytest.mark.gpu)])
+def cupy_of_module(request):
+    """One CuPy for all tests of a module: making its ring takes longer than most of them."""
+    forget_devices()
+    yield make() if request.param == "fake" else None
+    forget_devices()
+
+
+@pytest.fixture
+def cupy(cupy_of_module, monkeypatch):
+    """CuPy: the fake one, and the real one where a GPU answers."""
+    monkeypatch.setattr(uploading, "_trials", Trials())
+    if cupy_of_module is not None:
+        monkeypatch.setitem(sys.modules, "cupy", cupy_of_module)
+        devices.count.cache_clear()
+    elif devices.count() == 0:
+        pytest.skip("no CUDA device answers")
+    yield devices.cupy_module()
+    devices.count.cache_clear()
 
 
 def maps_of(path: str | os.PathLike[str]) -> int:

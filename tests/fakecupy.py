@@ -4,7 +4,8 @@ It holds what `mmchunks.devices` uses, and is as unkind as a GPU may be:
 
 - an asynchronous copy happens only when an event is waited for, or its stream is;
 - it reads page-locked memory at that moment, and other memory when it was asked for;
-- fresh device memory is full of rubbish, and there may be too little of it.
+- fresh device memory is full of rubbish, and there may be too little of it: what `empty`, `array`
+  and their like make is counted as long as it lives.
 
 What runs on the user's stream is NumPy, which is at once.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -26,7 +28,7 @@ class OutOfMemoryError(MemoryError):
     """An error of CuPy's memory pool."""
 
 
-def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
+def make(*, devices=1, total=2**30, limit=0, pinned_nbytes=2**30, attributes=()):
     """Build a module to put into ``sys.modules["cupy"]``; `log` holds what was asked of CUDA."""
     cupy = ModuleType("cupy")
     cupy.log = []
@@ -34,6 +36,7 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
     lock = threading.RLock()
     streams = {}
     locked = []
+    memory = SimpleNamespace(live=0, peak=0)
 
     def device():
         return getattr(own, "device", 0)
@@ -117,6 +120,8 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
             return self
 
     class NDArray(np.ndarray):
+        __array_priority__ = 100  # as CuPy's: what is joined is one of these again
+
         def __new__(cls, shape, dtype=float, memptr=None, strides=None):
             last = sum((n - 1) * step for n, step in zip(shape, strides or (), strict=True))
             buffer = (ctypes.c_char * (last + np.dtype(dtype).itemsize)).from_address(memptr.ptr)
@@ -135,12 +140,52 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
         def device(self):
             return SimpleNamespace(id=self._gpu)
 
+        @property
+        def __cuda_array_interface__(self):
+            return self.__array_interface__
+
+        def __array_function__(self, func, types, args, kwargs):
+            """Have one, so that dask joins blocks by it, as it does CuPy's."""
+            if func is np.broadcast_to:
+                kwargs = kwargs | {"subok": True}
+            return super().__array_function__(func, types, args, kwargs)
+
+        def get(self):
+            return np.array(self.view(np.ndarray))
+
+    def take(nbytes):
+        with lock:
+            if memory.live + nbytes > total:
+                msg = f"Out of memory allocating {nbytes:,} bytes"
+                raise OutOfMemoryError(msg)
+            memory.live += nbytes
+            memory.peak = max(memory.peak, memory.live)
+
+    def give_back(nbytes):
+        with lock:
+            memory.live -= nbytes
+
+    def counted(make, nbytes):
+        """Make an array that owns its memory, and count it until the last view of it is gone."""
+        take(nbytes)
+        array = make()
+        weakref.finalize(array, give_back, nbytes).atexit = False
+        return array.view(NDArray)
+
     def empty(shape, dtype=float):
         nbytes = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
-        if nbytes > total:
-            msg = f"Out of memory allocating {nbytes:,} bytes"
-            raise OutOfMemoryError(msg)
-        return np.frombuffer(b"\xa5" * nbytes, dtype).copy().reshape(shape).view(NDArray)
+
+        def rubbish():
+            return np.frombuffer(b"\xa5" * nbytes, np.uint8).copy()
+
+        return counted(rubbish, nbytes).view(dtype).reshape(shape)
+
+    def empty_like(array, dtype=None):
+        dtype = np.dtype(dtype or array.dtype)
+        return counted(lambda: np.empty_like(array, dtype), array.size * dtype.itemsize)
+
+    def copied(array, order="K", **_):
+        return counted(lambda: np.array(array, order=order), np.asarray(array).nbytes)
 
     def alloc_pinned_memory(nbytes):
         if sum(n for _, n in locked) + nbytes > pinned_nbytes:
@@ -171,13 +216,17 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
 
     cupy.ndarray = NDArray
     cupy.empty = empty
-    cupy.empty_like = np.empty_like
-    cupy.array = lambda array, order="K", **_: np.array(array, order=order, subok=True)
-    cupy.asarray = lambda array: np.array(array).view(NDArray)
+    cupy.empty_like = empty_like
+    cupy.array = copied
+    cupy.asarray = lambda array: array if isinstance(array, NDArray) else copied(array)
     cupy.asnumpy = lambda array: np.array(array.view(np.ndarray))
     cupy.get_default_memory_pool = lambda: SimpleNamespace(
-        free_bytes=lambda: 0, free_all_blocks=lambda: None
+        free_bytes=lambda: 0,
+        free_all_blocks=lambda: None,
+        get_limit=lambda: limit,
+        used_bytes=lambda: memory.live,
     )
+    cupy.memory = memory
     cupy.load = lambda path: np.load(path).view(NDArray)
     cupy.locked = locked
     cupy.cuda = SimpleNamespace(
@@ -198,7 +247,7 @@ def make(*, devices=1, total=2**30, pinned_nbytes=2**30, attributes=()):
             memcpyAsync=memcpy_async,
             getDeviceCount=get_device_count,
             getDevice=device,
-            memGetInfo=lambda: (total, total),
+            memGetInfo=lambda: (total - memory.live, total),
             deviceGetAttribute=lambda attribute, _: int(attribute in attributes),
             hostRegister=host_register,
             hostUnregister=host_unregister,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmchunks.budget import DeviceBytes, fitting_rows
-from mmchunks.errors import PlanError
+from mmchunks.budget import DeviceBytes, fitting_nbytes, fitting_rows
+from mmchunks.errors import DeviceError
 
 counts = st.integers(0, 10**6)
 
@@ -45,7 +45,7 @@ def test_the_chosen_rows_fit_and_one_more_would_not(
         )
 
     if total(1) > budget:
-        with pytest.raises(PlanError, match=f"{total(1):,} bytes, and {budget:,} are there"):
+        with pytest.raises(DeviceError, match=f"{total(1):,} bytes, and {budget:,} are there"):
             choose()
         return
     rows = choose()
@@ -54,11 +54,42 @@ def test_the_chosen_rows_fit_and_one_more_would_not(
     assert rows == wanted or total(rows + 1) > budget
 
 
+@given(
+    wanted=st.integers(1, 10**6),
+    least=st.integers(1, 1000),
+    stored=st.integers(1, 16),
+    beside=st.integers(0, 32),
+    ring=st.integers(0, 10**4),
+    tasks=st.integers(1, 4),
+    budget=st.integers(1, 10**7),
+)
+def test_chosen_bytes_fit_or_are_the_least(wanted, least, stored, beside, ring, tasks, budget):
+    def total(elements):
+        return DeviceBytes(
+            chunk=elements * stored, halo=0, result=elements * beside, ring=ring, tasks=tasks
+        ).total
+
+    chosen = fitting_nbytes(
+        wanted,
+        least=least,
+        stored=stored,
+        beside=beside,
+        ring=ring,
+        tasks=tasks,
+        budget=budget,
+    )
+    assert chosen == wanted or least <= chosen < wanted
+    if chosen > least:
+        assert total(chosen // stored) <= budget
+    if chosen < wanted:
+        assert total(chosen // stored + 1) > budget
+
+
 @given(chunk=counts, halo=counts, result=counts, ring=counts, tasks=st.integers(1, 4))
 def test_a_need_is_refused_exactly_when_it_exceeds_the_budget(chunk, halo, result, ring, tasks):
     need = DeviceBytes(chunk=chunk, halo=halo, result=result, ring=ring, tasks=tasks)
     need.check(need.total)
-    with pytest.raises(PlanError, match=f"take {need.total:,} bytes"):
+    with pytest.raises(DeviceError, match=f"take {need.total:,} bytes"):
         need.check(need.total - 1)
 
 

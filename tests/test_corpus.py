@@ -4,8 +4,10 @@ The files are not part of the project. They are looked for beside the repository
 are skipped without them; test_npy holds every oddity they have.
 """
 
+import ast
 import csv
 import hashlib
+import sys
 import warnings
 from pathlib import Path
 
@@ -14,6 +16,9 @@ import pytest
 
 from mmchunks.errors import HeaderError
 from mmchunks.files import open_npy, open_raw
+
+# NumPy reads these on Python 3.11 only; see the head of mmchunks.npy.
+SPACES_AFTER_NEWLINE = {"npyjs__out.npy", "npyjs__out-2.npy"}
 
 
 def corpus():
@@ -46,14 +51,18 @@ def test_a_real_file_is_read_as_numpy_reads_it_or_refused_as_numpy_refuses_it(ro
             open_npy(path)
         assert len(str(caught.value)) < 500
         return
+    source = open_npy(path)
+    assert repr(source.shape) == row["shape"]
+    assert source.dtype == np.lib.format.descr_to_dtype(ast.literal_eval(row["descr/dtype"]))
+    assert (source.offset, source.order) == (int(row["data offset"]), row["order"])
+    assert sha256(source[...]) == row["sha256 of tobytes (C order)"]
+    if sys.version_info >= (3, 12) and row["file name"] in SPACES_AFTER_NEWLINE:
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python 2's headers; we read them in silence
         judge = np.load(path, allow_pickle=False)
-    source = open_npy(path)
     assert (source.shape, source.dtype) == (judge.shape, judge.dtype)
-    assert repr(source.shape) == row["shape"]
-    assert (source.offset, source.order) == (int(row["data offset"]), row["order"])
-    assert sha256(source[...]) == sha256(judge) == row["sha256 of tobytes (C order)"]
+    assert sha256(source[...]) == sha256(judge)
 
 
 @pytest.mark.skipif(corpus() is None, reason="the corpus is not beside this repository")

@@ -12,22 +12,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mmchunks import devices, gds, hostmemory, lanes
+from mmchunks import devices, gds, hostmemory, transfers
 from mmchunks.errors import DeviceError
 from mmchunks.lanes import RingSpec
 from mmchunks.samples import sample_type
 from mmchunks.unpacking import Fields
 
+from .conftest import forget_devices
 from .fakecupy import make
 
 SMALL = RingSpec(slots=2, slot_nbytes=64, memory="pinned")
-
-
-def forget():
-    devices.count.cache_clear()
-    devices._lanes.clear()
-    devices._first_pid.cache_clear()
-    lanes._say_once.cache_clear()
 
 
 @pytest.fixture
@@ -37,11 +31,11 @@ def fake(monkeypatch):
     def install(**traits):
         module = make(**traits)
         monkeypatch.setitem(sys.modules, "cupy", module)
-        forget()
+        forget_devices()
         return module
 
     yield install
-    forget()
+    forget_devices()
 
 
 def real_cupy():
@@ -59,7 +53,7 @@ def real_cupy():
 def cupy(request, fake):
     if request.param == "fake":
         return fake()
-    forget()
+    forget_devices()
     return real_cupy()
 
 
@@ -76,7 +70,7 @@ def stream_of(stored, order):
 def send(stored, order="C", **options):
     options = {"ring": SMALL} | options
     nbytes, fill = stream_of(stored, order)
-    return devices.upload(nbytes, fill, stored.shape, stored.dtype, order, **options)
+    return transfers.upload(nbytes, fill, stored.shape, stored.dtype, order, **options)
 
 
 def sample(dtype, shape, order="C"):
@@ -167,7 +161,7 @@ def test_a_block_goes_back_into_a_file_in_the_files_order_and_byte_order(cupy, d
                 assert start == len(written)
                 written.extend(memory)
 
-            devices.download(given, stored.dtype, order, write, ring=SMALL)
+            transfers.download(given, stored.dtype, order, write, ring=SMALL)
             assert bytes(written) == stored.tobytes(order)
             np.testing.assert_array_equal(cupy.asnumpy(given), stored)  # and is left alone
 
@@ -188,7 +182,7 @@ def test_an_error_while_reading_comes_through_and_the_ring_goes_on(cupy):
 
     for readers in (1, 3):
         with pytest.raises(OSError, match="truncated"):
-            devices.upload(500, fill, (500,), np.dtype("u1"), "C", readers=readers, ring=SMALL)
+            transfers.upload(500, fill, (500,), np.dtype("u1"), "C", readers=readers, ring=SMALL)
         stored = sample("u1", (500,))
         np.testing.assert_array_equal(cupy.asnumpy(send(stored, readers=readers)), stored)
 
@@ -225,10 +219,10 @@ def test_no_copy_is_under_way_when_an_error_comes_out(fake):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        devices.upload(500, fill, (500,), np.dtype("u1"), "C", ring=SMALL)
+        transfers.upload(500, fill, (500,), np.dtype("u1"), "C", ring=SMALL)
     assert cupy.log[-1][0] == "synchronize"
     with pytest.raises(KeyboardInterrupt):
-        devices.download(cupy.asarray(np.ones(500, "u1")), np.dtype("u1"), "C", fill, ring=SMALL)
+        transfers.download(cupy.asarray(np.ones(500, "u1")), np.dtype("u1"), "C", fill, ring=SMALL)
     assert cupy.log[-1][0] == "synchronize"
 
 
@@ -300,7 +294,7 @@ def test_a_forked_process_is_refused(fake, monkeypatch):
 
 def test_without_cupy_the_cpu_is_chosen_and_a_gpu_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    forget()
+    forget_devices()
     assert devices.count() == 0
     assert devices.resolve("auto", None) == "cpu"
     with pytest.raises(DeviceError, match=r"mmchunks\[cuda13\]"):
@@ -331,7 +325,7 @@ def test_with_a_device_it_is_chosen(fake):
 def test_text_is_not_written_from_a_device(fake):
     cupy = fake()
     with pytest.raises(DeviceError, match=r"no numbers of type \|S3"):
-        devices.download(cupy.asarray(np.zeros(3)), np.dtype("S3"), "C", lambda *_: None)
+        transfers.download(cupy.asarray(np.zeros(3)), np.dtype("S3"), "C", lambda *_: None)
 
 
 # Options of the ring, and maps that a device reaches by itself.
@@ -447,7 +441,9 @@ def test_gds_reads_the_whole_pages_and_the_ring_the_edges(
         fill(start, memory)
 
     direct = gds.plan_direct(str(path), offset, nbytes, 4096)
-    block = devices.upload(length, counted, (nbytes,), stored.dtype, "C", direct=direct, ring=SMALL)
+    block = transfers.upload(
+        length, counted, (nbytes,), stored.dtype, "C", direct=direct, ring=SMALL
+    )
     np.testing.assert_array_equal(cupy.asnumpy(block), stored)
     assert sum(asked) + sum(filled) == nbytes
     assert sum(filled) < 2 * 4096
@@ -463,7 +459,7 @@ def test_fewer_bytes_by_gds_than_asked_are_an_error(fake, monkeypatch):
     monkeypatch.setitem(sys.modules, "kvikio", SimpleNamespace(CuFile=CuFile))
     direct = gds.plan_direct("x.bin", 0, 8192, 4096)
     with pytest.raises(DeviceError, match=r"x\.bin: 8,192 bytes were asked for, 7 came"):
-        devices.upload(8192, lambda *_: None, (8192,), np.dtype("u1"), "C", direct=direct)
+        transfers.upload(8192, lambda *_: None, (8192,), np.dtype("u1"), "C", direct=direct)
 
 
 @pytest.mark.parametrize(
@@ -501,7 +497,7 @@ def test_gds_without_kvikio_or_a_driver_says_so(monkeypatch):
 ONE_OF_TWO = """
 import sys
 import numpy as np
-from mmchunks import devices
+from mmchunks import transfers
 
 stored = np.random.default_rng(int(sys.argv[1])).integers(0, 100, 10**6)
 data = memoryview(stored.view("u1"))
@@ -512,7 +508,7 @@ def fill(start, memory):
 
 
 for _ in range(20):
-    block = devices.upload(stored.nbytes, fill, stored.shape, stored.dtype, "C", readers=2)
+    block = transfers.upload(stored.nbytes, fill, stored.shape, stored.dtype, "C", readers=2)
     assert int(block.sum()) == int(stored.sum())
 """
 
@@ -527,24 +523,24 @@ def test_two_processes_share_one_gpu():
 @pytest.mark.gpu
 def test_more_than_the_gpu_has_is_refused_and_what_fits_still_comes():
     cupy = real_cupy()
-    forget()
+    forget_devices()
     total = devices.memory().total
     with pytest.raises(DeviceError, match="free of"):
-        devices.upload(2 * total, lambda *_: None, (2 * total,), np.dtype("u1"), "C")
+        transfers.upload(2 * total, lambda *_: None, (2 * total,), np.dtype("u1"), "C")
     stored = sample("f4", (10**6,))
-    np.testing.assert_array_equal(cupy.asnumpy(send(stored, ring=devices.RING)), stored)
+    np.testing.assert_array_equal(cupy.asnumpy(send(stored, ring=transfers.RING)), stored)
 
 
 @pytest.mark.gpu
 def test_ten_times_the_ring_and_more_passes_through_without_growing():
     cupy = real_cupy()
-    forget()
+    forget_devices()
     stored = sample("f4", (2**22,))
     for _ in range(3):
-        send(stored, ring=devices.RING)
+        send(stored, ring=transfers.RING)
     cupy.cuda.runtime.deviceSynchronize()
     before = devices.memory().free
     for _ in range(50):
-        send(stored, ring=devices.RING)
+        send(stored, ring=transfers.RING)
     cupy.cuda.runtime.deviceSynchronize()
     assert devices.memory().free >= before - 2**21

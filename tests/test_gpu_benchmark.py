@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmchunks import devices, uploading
+from mmchunks import devices, transfers, uploading
 from mmchunks.trials import Trials
 
 from .fakecupy import make
@@ -28,7 +28,7 @@ def gpu(monkeypatch):
     spec.loader.exec_module(module)
     cupy = make(attributes=[99, 113])
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(devices, "_lanes", {})
+    monkeypatch.setattr(transfers, "_lanes", {})
     monkeypatch.setattr(uploading, "_trials", Trials())
     devices.count.cache_clear()
     yield module, cupy

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmchunks import loading, mounts, pagecache
+from mmchunks import gds, loading, mounts, pagecache
+from mmchunks.cli import main
 from mmchunks.errors import DeviceError, LayoutError, PlanError, StaleFileError
 from mmchunks.files import open_npy, open_raw
 from mmchunks.layout import Span
@@ -207,6 +209,32 @@ def test_a_route_tells_its_reason(ramp):
         assert "page cache" in loading.route(source, fd, source.layout.whole, io="auto").reason
 
 
+def test_explain_tells_the_way_and_why_on_either_device(ramp, cupy, monkeypatch):
+    source = open_npy(ramp[0])
+    assert loading.explain(source, device="cpu").startswith("mmap: ")
+    assert loading.explain(source, io="pread", device="cpu") == 'pread: io="pread" was asked for'
+    monkeypatch.setattr(gds, "refusal", lambda: "kvikio is not installed")
+    told = loading.explain(source, io="gds", device="gpu")
+    assert told == 'pread: io="gds" was asked for, but kvikio is not installed'
+    gaps = loading.explain(source, (slice(0, 9), slice(0, 2)), io="direct", device="gpu")
+    assert gaps.endswith("but the region has gaps, which only pread gathers")
+    assert "too small" in loading.explain(source, device="gpu")
+    command = ["plan", ramp[0], "--chunks", "100,-1", "--io", "gds", "--device", "gpu"]
+    assert told in CliRunner().invoke(main, command).output.splitlines()[-1]
+
+
+def test_reading_on_the_cpu_imports_no_dask(ramp):
+    code = (
+        "import sys, mmchunks as mm; mm.load(sys.argv[1], device='cpu');"
+        "mm.load_raw(sys.argv[1], 'u1', device='cpu'); mm.to_device(b'12', device='cpu');"
+        "print([m for m in ('dask', 'distributed', 'cupy') if m in sys.modules])"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code, ramp[0]], capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"
+
+
 def test_a_region_costs_its_own_pages_only(tmp_path):
     np.save(tmp_path / "f.npy", np.zeros((256, 4096), "u1"))
     block = loading.load(tmp_path / "f.npy", slice(100, 101), io="mmap")
@@ -255,9 +283,11 @@ def test_a_buffer_that_cannot_be_shown_says_why(buffer, dtype, sentence):
 def test_requests_that_cannot_be_met_are_sentences(ramp):
     with pytest.raises(DeviceError, match='device="gpu"'):
         loading.load(ramp[0], device="gpu")
-    with pytest.raises(DeviceError, match='"auto", "cpu" or "gpu", got \'tpu\''):
+    with pytest.raises(DeviceError, match='"cpu", "gpu" or "auto", got \'tpu\''):
         loading.to_device(b"", device="tpu")
     with pytest.raises(PlanError, match='io must be "auto"'):
         loading.load(ramp[0], io="mmpa")
+    with pytest.raises(LayoutError, match=r'out is a list; device="cpu" fills a numpy.ndarray'):
+        loading.load(ramp[0], device="cpu", out=[])
     with pytest.raises(LayoutError, match="slices only"):
         loading.load(ramp[0], 3)

@@ -2,6 +2,7 @@
 
 import io
 import string
+import sys
 import time
 import tracemalloc
 import warnings
@@ -38,7 +39,7 @@ def values(array):
     """The bytes of every field: padding between them is not promised."""
     if array.dtype.names:
         return [values(array[name]) for name in array.dtype.names]
-    return array.tobytes()
+    return array.tobytes() if array.nbytes else b""  # 2**60 elements of no bytes take a while
 
 
 def order_of(array):
@@ -48,9 +49,19 @@ def order_of(array):
     return "C" if array.flags.c_contiguous else "F"
 
 
+def as_python_311_reads(file):
+    """Blank the last newline, where spaces follow: NumPy reads both on Python 3.11 only."""
+    start = 10 if file[6] == 1 else 12
+    text = file[start : start + int.from_bytes(file[8:start], "little")]
+    return file[:start] + text.rstrip(b" \t\r\n").ljust(len(text)) + file[start + len(text) :]
+
+
 def judged(head):
     """What np.load says: shape, dtype, order, offset, and the bytes; or None where it refuses."""
-    file = io.BytesIO(head + PLENTY)
+    content = head + PLENTY
+    if sys.version_info >= (3, 12) and head[6:7] in {b"\1", b"\2"}:
+        content = as_python_311_reads(content)
+    file = io.BytesIO(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -84,7 +95,11 @@ READ_BY_NUMPY = {
     "python 2 shape, one axis": framed(header(shape="(3L,)")),
     "python 2 shape, version 2": framed(header(shape="(3L, 2L)"), 2),
     "python 2 sub-array": framed(header(descr="[('a', '<f4', (2L,))]")),
-    "python 2 with an L in a name": framed(header(descr="[('3L', '<f4')]", shape="(3L,)")),
+    "python 2 with spaces": framed(header(shape="(3 L, 0x2L L)")),
+    "python 2 with a comment": framed(header(shape="(3L, 2L)").strip() + " # it's 3L"),
+    "python 2 with an L in a name": framed(
+        header(descr="[('3L', '<f4'), ('\\' 4L', 'u1')]", shape="(3L,)")
+    ),
     "padded to 16": framed(header().strip().ljust(69) + "\n"),
     "padded to 4096": framed(header().strip().ljust(4085) + "\n"),
     "longest that np.load reads": framed(header().strip().ljust(9_999) + "\n"),
@@ -111,7 +126,6 @@ READ_BY_NUMPY = {
     "float16": framed(header(descr="'<f2'")),
     "long double": framed(header(descr=repr(np.dtype("g").str))),
     "native spelling": framed(header(descr="'float'")),
-    "old spelling of bytes, which numpy warns about": framed(header(descr="'|a5'")),
     "datetime": framed(header(descr="'<M8[ns]'")),
     "datetime in steps": framed(header(descr="'<M8[25s]'")),
     "datetime without a unit": framed(header(descr="'<M8'")),
@@ -151,6 +165,7 @@ REFUSED_BY_NUMPY = {
     "a length that is too short": framed(header(), length=40),
     "a length of 0": framed("", 1),
     "utf-8 that is not": framed(header().encode() + b"\xff", 3),
+    "spaces after the newline in version 3": framed(header() + "   ", 3),
     "python 2 in version 3": framed(header(shape="(3L, 2L)"), 3),
     "lower-case l": framed(header(shape="(3l,)")),
     "objects": framed(header(descr="'|O'")),
@@ -214,6 +229,11 @@ def test_what_numpy_refuses_is_a_header_error_in_one_short_sentence(name):
     assert len(str(caught.value)) < 400
 
 
+def test_an_old_spelling_that_some_numpys_warn_about_passes_in_silence():
+    head = framed(header(descr="'|a5'"))
+    assert ours(head) == judged(head)
+
+
 def test_an_array_of_nothing_that_no_file_could_hold_is_refused_though_numpy_reads_it():
     head = framed(header(descr="'|u1'", shape=f"(0, {2**63 - 1})"))
     assert judged(head) is not None
@@ -235,6 +255,8 @@ HOSTILE = {
     "f-strings": "f'{" * 3_330,
     "python 2 numbers": f"[{'1L,' * 3_300}]",
     "unending python 2": "(1L," * 2_400,
+    "unending strings": "'\\" * 4_999,
+    "numbers and spaces": "1" * 4_000 + " " * 4_000 + "(",
     "lengths": header(shape=f"({'1,' * 4_900})"),
     "fields": header(
         descr=f"[{','.join(f'({chr(39)}{i}{chr(39)},{chr(39)}f{chr(39)})' for i in range(750))}]"
@@ -446,6 +468,9 @@ def test_what_a_header_cannot_say_is_not_written():
     overlapping = np.dtype({"names": ["a", "b"], "formats": ["<i4", "<i2"], "offsets": [0, 2]})
     with pytest.raises(HeaderError, match="none overlapping"):
         encode(3, overlapping, "C", align=64)
+    nameless = np.dtype({"names": ["", "a"], "formats": ["V3", "<f4"]})  # reads back as padding
+    with pytest.raises(HeaderError, match="cannot express"):
+        encode(3, nameless, "C", align=64)
     with pytest.raises(LayoutError, match="Python objects"):
         encode(3, object, "C", align=64)
     with pytest.raises(LayoutError, match="align must be >= 1"):

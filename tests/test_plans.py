@@ -10,7 +10,7 @@ import dask
 import numpy as np
 import pytest
 from dask.array.core import normalize_chunks
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmchunks.errors import PlanError
@@ -108,6 +108,7 @@ def test_chunks_follow_each_other_in_the_file(plan):
 
 
 @given(plans())
+@example(made(layout_of(0, 2), (1, 1)))
 def test_spans_lie_inside_the_data_and_hold_what_is_owned(plan):
     layout = plan.layout
     for chunk in plan:

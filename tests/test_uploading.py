@@ -8,41 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mmchunks import devices, gds, lanes, uploading
+from mmchunks import devices, gds, transfers, uploading
 from mmchunks.errors import DeviceError, StaleFileError
 from mmchunks.files import open_npy, open_raw
 from mmchunks.samples import sample_type
-from mmchunks.trials import Trials
-from mmchunks.uploading import gpu_block, gpu_bytes, gpu_samples, gpu_way
+from mmchunks.uploading import gpu_block, gpu_bytes, gpu_way
 
+from .conftest import forget_devices
 from .fakecupy import make
-
-
-def forget():
-    devices.count.cache_clear()
-    devices._lanes.clear()
-    devices._first_pid.cache_clear()
-    lanes._say_once.cache_clear()
-
-
-@pytest.fixture(scope="module", params=["fake", pytest.param("gpu", marks=pytest.mark.gpu)])
-def module(request):
-    """One CuPy for all tests: making its ring takes longer than most of them."""
-    forget()
-    yield make() if request.param == "fake" else None
-    forget()
-
-
-@pytest.fixture
-def cupy(module, monkeypatch):
-    monkeypatch.setattr(uploading, "_trials", Trials())
-    if module is not None:
-        monkeypatch.setitem(sys.modules, "cupy", module)
-        devices.count.cache_clear()
-    elif devices.count() == 0:
-        pytest.skip("no CUDA device answers")
-    yield devices.cupy_module()
-    devices.count.cache_clear()
 
 
 @pytest.fixture(params=["C", "F"])
@@ -81,7 +54,7 @@ def test_every_region_arrives_by_every_way_asked_for(cupy, file, io, index):
 @pytest.mark.parametrize("dtype", ["u1", "<i2", ">f8", "<c8"])
 def test_bytes_of_this_host_arrive_as_what_they_are_said_to_be(cupy, dtype):
     memory = np.random.default_rng(0).integers(0, 99, 1600, "u1")
-    block = gpu_bytes(memory, np.dtype(dtype))
+    block = gpu_bytes(memory, np.dtype(dtype), None)
     np.testing.assert_array_equal(cupy.asnumpy(block), memory.view(dtype))
 
 
@@ -90,12 +63,18 @@ def test_a_recording_is_decoded_on_the_device(cupy, tmp_path, name):
     samples = sample_type(name)
     raw = np.random.default_rng(0).integers(0, 60, 1000 * samples.stored.itemsize, "u1")
     raw.tofile(tmp_path / "x.iq")
-    source = open_raw(tmp_path / "x.iq", samples.stored)
+    source = open_raw(tmp_path / "x.iq", name)
     region = source.layout.region(slice(10, 900))
-    block = gpu_samples(gpu_block(source, region, io="pread", out=None), samples)
-    assert block.dtype == samples.result
     expected = samples.decode(raw.view(samples.stored), np)[10:900]
-    np.testing.assert_array_equal(cupy.asnumpy(block), expected)
+    for out in (None, cupy.empty((890,), samples.result)):
+        block = gpu_block(source, region, io="pread", out=out)
+        assert block.dtype == samples.result
+        np.testing.assert_array_equal(cupy.asnumpy(block), expected)
+        assert out is None or block is out
+    with pytest.raises(DeviceError, match="make it"):
+        gpu_block(source, region, io="pread", out=cupy.empty((890,), "u1"))
+    block = gpu_bytes(raw, samples.stored, samples)
+    np.testing.assert_array_equal(cupy.asnumpy(block)[10:900], expected)
 
 
 def test_a_way_that_cannot_be_taken_leads_to_pread_and_says_why(cupy, file, monkeypatch):
@@ -164,14 +143,16 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(cupy, file, monkeypatch
 
 def test_where_the_device_addresses_pageable_memory_the_map_is_the_block(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", make(attributes=[88]))
-    forget()
+    forget_devices()
     array = np.arange(1000.0)
     np.save(tmp_path / "x.npy", array)
     source = open_npy(tmp_path / "x.npy")
-    monkeypatch.setattr(devices, "upload", lambda *_, **__: pytest.fail("nothing is to be copied"))
+    monkeypatch.setattr(
+        transfers, "upload", lambda *_, **__: pytest.fail("nothing is to be copied")
+    )
     block = gpu_block(source, source.layout.region(slice(10, 900)), io="mmap", out=None)
     np.testing.assert_array_equal(block, array[10:900])
-    forget()
+    forget_devices()
 
 
 def test_gds_reads_the_middle_of_a_region(tmp_path, monkeypatch):
@@ -195,14 +176,14 @@ def test_gds_reads_the_middle_of_a_region(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", make())
     monkeypatch.setitem(sys.modules, "kvikio", SimpleNamespace(CuFile=CuFile))
     monkeypatch.setattr(gds, "refusal", lambda: None)
-    forget()
+    forget_devices()
     array = np.arange(10_000.0)
     np.save(tmp_path / "x.npy", array)
     source = open_npy(tmp_path / "x.npy")
     block = gpu_block(source, source.layout.region(slice(100, 9000)), io="gds", out=None)
     np.testing.assert_array_equal(block, array[100:9000])
     assert asked == [(65_536, 0)]  # bytes 928 to 72,128 of the file hold 16 whole pages
-    forget()
+    forget_devices()
 
 
 def test_an_out_that_does_not_fit_is_refused(cupy, file):

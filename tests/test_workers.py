@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import dask
 import distributed
 import pytest
+from dask.system import CPU_COUNT
 
 from mmchunks import devices
 from mmchunks.errors import DeviceError
-from mmchunks.workers import chosen_backend, local_client
+from mmchunks.workers import chosen_backend, local_client, tasks_at_once
 
 from .fakecupy import make
 
@@ -117,3 +118,24 @@ def test_every_worker_has_its_own_gpu():
 
     with local_client(device="gpu", dashboard_address=":0") as client:
         assert len(set(client.run(bus).values())) == devices.count()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"scheduler": "sync"}, 1),
+        ({"scheduler": "threads", "num_workers": 3}, 3),
+        ({"scheduler": None, "num_workers": None}, CPU_COUNT),
+    ],
+)
+def test_tasks_at_once_are_those_of_dasks_own_scheduler(config, expected):
+    with dask.config.set(config):
+        assert tasks_at_once() == expected
+
+
+def test_tasks_at_once_are_the_threads_of_the_largest_worker():
+    kwargs = {"processes": False, "dashboard_address": ":0"}
+    with local_client(1, device="cpu", threads_per_worker=3, **kwargs):
+        assert tasks_at_once() == 3
+        with dask.config.set(scheduler="sync"):
+            assert tasks_at_once() == 1

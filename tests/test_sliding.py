@@ -1,0 +1,188 @@
+"""Sliding windows over files and over any dask array, judged by NumPy, dask, xarray and pandas."""
+
+import math
+import os
+import subprocess
+import sys
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import mmchunks as mm
+from mmchunks import sliding
+
+NEW_ENGINE = bool(dask.config.get("array.query-planning"))
+NAMES = ["sum", "mean", "min", "max", "std", "var", "ptp", "any", "all", "median"]
+
+
+def judge(array, windows, steps, function):
+    """The slow obvious way: every window, reduced by NumPy."""
+    axes = tuple(windows)
+    view = np.lib.stride_tricks.sliding_window_view(array, tuple(windows.values()), axes)
+    for axis, step in steps.items():
+        view = view[(slice(None),) * axis + (slice(None, None, step),)]
+    inner = tuple(range(-len(axes), 0))
+    return function(view, axis=inner if len(axes) > 1 else -1)
+
+
+@st.composite
+def cases(draw):
+    shape = tuple(draw(st.lists(st.integers(1, 30), min_size=1, max_size=3)))
+    axes = sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=2)))
+    windows = {axis: draw(st.integers(1, shape[axis])) for axis in axes}
+    steps = {axis: draw(st.integers(1, 5)) for axis in axes}
+    dtype = draw(st.sampled_from(["<f4", ">f8", "<i2", "u1", "<c8", "?"]))
+    array = np.random.default_rng(draw(st.integers(0, 99))).normal(0, 50, shape).astype(dtype)
+    array = np.asarray(array, order=draw(st.sampled_from(["C", "F"])))
+    chunks = tuple(draw(st.integers(1, n)) for n in shape)
+    return array, windows, steps, chunks
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("slide") / "x.npy"
+
+
+@settings(max_examples=120)
+@given(case=cases(), name=st.sampled_from(["sum", "mean", "min", "max", "std", "ptp", "any"]))
+def test_all_ways_give_the_bits_of_one_and_the_values_of_numpy(path, case, name):
+    array, windows, steps, chunks = case
+    assume(not (array.dtype == bool and name == "ptp"))  # NumPy has no such subtraction
+    path.unlink(missing_ok=True)
+    np.save(path, array)
+    expected = judge(array, windows, steps, getattr(np, name))
+    in_file = mm.sliding_window(path, windows, name, step=steps, device="cpu")
+    results = [in_file, mm.sliding_window(mm.open_npy(path), windows, name, step=steps, chunks=3)]
+    results.append(mm.sliding_window(mm.from_npy(path, chunks=chunks), windows, name, step=steps))
+    by_dask = da.from_array(array, chunks=chunks)
+    results.append(mm.sliding_window(by_dask, windows, name, step=steps))
+    computed = [result.compute(scheduler="sync") for result in results]
+    for result, values in zip(results, computed, strict=True):
+        assert result.dtype == values.dtype == expected.dtype
+        assert result.shape == values.shape == expected.shape
+        np.testing.assert_array_equal(values, computed[0])  # whichever way, bit for bit
+    if expected.dtype.kind in "iub":
+        np.testing.assert_array_equal(computed[0], expected)
+    else:
+        scale = 2 * float(np.abs(array).max())
+        single = expected.dtype in (np.float32, np.complex64)
+        tolerance = (1e-5 if single else 1e-12) * (scale * 100 if name == "sum" else scale)
+        np.testing.assert_allclose(computed[0], expected, rtol=1e-5, atol=tolerance)
+
+
+@pytest.mark.parametrize("reduce", [*NAMES, 0.25, np.prod])
+def test_every_reduction(ramp, reduce):
+    path, array = ramp
+    small = array[:60] / 1000
+    np.save(path, small)
+    function = getattr(np, reduce) if isinstance(reduce, str) else reduce
+    if isinstance(reduce, float):
+        function = lambda view, axis: np.quantile(view, reduce, axis=axis)
+    result = mm.sliding_window(path, {0: 7}, reduce, step=2, chunks=(5, -1))
+    expected = judge(small, {0: 7}, {0: 2}, function)
+    np.testing.assert_allclose(result.compute(scheduler="sync"), expected, rtol=1e-4, atol=1e-5)
+    assert result.dtype == expected.dtype
+
+
+def test_windows_may_be_longer_than_ten_chunks(ramp):
+    path, array = ramp
+    expected = judge(array.astype("f8"), {0: 700}, {0: 1}, np.mean)
+    np.save(path, array.astype("f8"))
+    for x in (path, mm.from_npy(path, chunks=64), da.from_array(array.astype("f8"), chunks=64)):
+        result = mm.sliding_window(x, 700, chunks=50).compute(scheduler="sync")
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def test_peers_agree(tmp_path):
+    array = np.random.default_rng(0).normal(0, 1, (500, 3))
+    np.save(tmp_path / "x.npy", array)
+    ours = mm.sliding_window(tmp_path / "x.npy", 24, "mean", chunks=100).compute(scheduler="sync")
+    frame = pd.DataFrame(array).rolling(24).mean().to_numpy()[23:]
+    np.testing.assert_allclose(ours, frame, rtol=1e-9, atol=1e-12)
+    rolled = xr.DataArray(array, dims=("t", "x")).rolling(t=24).mean().to_numpy()[23:]
+    np.testing.assert_allclose(ours, rolled, rtol=1e-9, atol=1e-12)
+    if not NEW_ENGINE:  # it has no sliding_window_view yet
+        x = da.from_array(array, chunks=100)
+        view = da.lib.stride_tricks.sliding_window_view(x, 24, axis=0)
+        np.testing.assert_allclose(ours, view.mean(axis=-1).compute(scheduler="sync"), rtol=1e-12)
+
+
+def test_one_task_a_chunk_and_no_edges(ramp):
+    y = mm.sliding_window(ramp[0], 100, "mean", chunks=(90, -1))
+    graph = dict(y.optimize().__dask_graph__()) if NEW_ENGINE else dict(y.__dask_graph__())
+    assert len(graph) == math.prod(y.numblocks) == 11
+    keys = set(graph)
+    for task in graph.values():
+        assert not keys & set(task.dependencies)
+
+
+def test_slices_of_a_file_are_read_from_the_file(ramp):
+    path, array = ramp
+    x = mm.from_npy(path, chunks=100)[100:900, 3:5]
+    y = mm.sliding_window(x, {0: 50}, "max", step=10, chunks=(20, -1))
+    graph = dict(y.optimize().__dask_graph__()) if NEW_ENGINE else dict(y.__dask_graph__())
+    assert len(graph) == 4
+    np.testing.assert_array_equal(
+        y.compute(scheduler="sync"), judge(array[100:900, 3:5], {0: 50}, {0: 10}, np.max)
+    )
+
+
+def test_names_tell_files_and_windows_apart(ramp):
+    path, _ = ramp
+    names = {
+        mm.sliding_window(path, 10).name,
+        mm.sliding_window(path, 11).name,
+        mm.sliding_window(path, 10, "max").name,
+        mm.sliding_window(path, 10, step=2).name,
+    }
+    assert len(names) == 4
+    assert mm.sliding_window(path, 10).name in names
+    os.utime(path, ns=(1, 1))
+    assert mm.sliding_window(path, 10).name not in names
+
+
+def test_what_cannot_be_is_a_sentence(ramp):
+    path, _ = ramp
+    with pytest.raises(mm.PlanError, match=r"1000 rows, fewer than the 1001"):
+        mm.sliding_window(path, 1001)
+    with pytest.raises(mm.PlanError, match="no reduction is named 'mode'"):
+        mm.sliding_window(path, 3, "mode")
+    with pytest.raises(mm.PlanError, match="axis 2"):
+        mm.sliding_window(path, {2: 3})
+    with pytest.raises(mm.PlanError, match="fewer than"):
+        mm.sliding_window(da.ones(5), 6)
+
+
+def test_a_changed_file_is_stale(ramp):
+    y = mm.sliding_window(ramp[0], 10)
+    os.truncate(ramp[0], 3000)
+    with pytest.raises(mm.StaleFileError, match=r"ramp\.npy"):
+        y.compute(scheduler="threads")
+
+
+def test_chunks_weigh_the_halo(ramp):
+    with dask.config.set({"array.chunk-size": "16 KiB"}):
+        y = mm.sliding_window(ramp[0], 40)
+        rows = y.chunks[0][0]
+    assert (rows + 39) / rows < 1.1
+    assert math.prod(y.numblocks) > 1
+    assert (rows + 39) * 17 * 4 <= sliding._GROWTH * 16 * 1024
+
+
+@pytest.mark.skipif(NEW_ENGINE, reason="this is the other engine's run")
+def test_both_engines_agree():
+    out = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "DASK_ARRAY__QUERY_PLANNING": "true"},
+    )
+    assert out.returncode == 0, out.stdout
+    assert " passed" in out.stdout

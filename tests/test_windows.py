@@ -1,0 +1,314 @@
+"""Windows, judged by numpy's own windows reduced one by one, and by bottleneck and pandas."""
+
+import sys
+import tracemalloc
+import warnings
+
+import bottleneck
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
+
+from mmchunks import compiled, unitsums
+from mmchunks.errors import PlanError
+from mmchunks.reductions import MERGING, as_function, result_dtype
+from mmchunks.windows import as_windows, reduce_windows, window_count
+
+EXACT = ["min", "max", "ptp", "any", "all", "median"]
+REDUCTIONS = [*MERGING, "median", 0.25]
+FLOATS = ["f2", "<f4", ">f4", "f8", "c8", "c16", "g"]
+OTHERS = ["?", "i1", "u2", ">i4", "i8", "u8", "m8[s]", "M8[D]"]
+
+
+@pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def xp(request):
+    module = pytest.importorskip(request.param)
+    if request.param == "cupy" and module.cuda.runtime.getDeviceCount() == 0:
+        pytest.skip("no CUDA device")
+    return module
+
+
+def host(array):
+    return array.get() if hasattr(array, "get") else array
+
+
+def judge(block, windows, steps, reduce):
+    """Reduce numpy's windows directly."""
+    view = sliding_window_view(block, tuple(windows.values()), axis=tuple(windows))
+    view = view[tuple(slice(None, None, steps.get(axis, 1)) for axis in range(block.ndim))]
+    axis = -1 if len(windows) == 1 else tuple(range(-len(windows), 0))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return as_function(np, reduce)(view, axis=axis)
+
+
+def filled(rng, shape, dtype):
+    """Numbers of every size that `dtype` takes a sum of."""
+    dtype = np.dtype(dtype)
+    if dtype.kind in "fc":
+        spread = 1 if dtype.itemsize == 2 else 4
+        x = rng.normal(size=shape) * 10.0 ** rng.integers(-spread, spread, size=shape)
+        return (x * (1 - 0.5j) if dtype.kind == "c" else x).astype(dtype)
+    if dtype.kind in "mM":
+        return rng.integers(-(10**6), 10**6, size=shape).astype(dtype)
+    return rng.integers(0, 2**15, size=shape).astype(dtype)
+
+
+def assert_close(found, wanted, block, windows, reduce):
+    """Exact where nothing is rounded, else within some roundings of the largest partial sum."""
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    if found.dtype.kind not in "fc" or reduce in EXACT:
+        np.testing.assert_array_equal(found, wanted)
+        return
+    if not found.size:
+        return
+    power = 2 if reduce == "var" else 1
+    largest = np.abs(block.astype("G")).max() if block.size else 0
+    elements = np.prod(list(windows.values())) if reduce == "sum" else 1
+    eps = np.finfo(found.dtype).eps
+    atol = np.longdouble(largest) ** power * elements * eps * 8
+    if reduce == "std":  # the root of a variance that is off by eps
+        atol = largest * np.sqrt(np.longdouble(eps) * 8)
+    np.testing.assert_allclose(
+        found.astype("G"), wanted.astype("G"), rtol=float(eps) * 8, atol=atol
+    )
+
+
+@st.composite
+def cases(draw, dtypes):
+    ndim = draw(st.integers(1, 3))
+    shape = tuple(draw(st.lists(st.integers(1, 12), min_size=ndim, max_size=ndim)))
+    axes = draw(st.lists(st.integers(0, ndim - 1), min_size=1, max_size=ndim, unique=True))
+    long = draw(st.booleans())
+    if long:
+        shape = tuple(
+            draw(st.integers(300, 900)) if a == axes[0] else min(n, 3) for a, n in enumerate(shape)
+        )
+    windows = {axis: draw(st.integers(1, shape[axis])) for axis in axes}
+    steps = {axis: draw(st.integers(1, 6)) for axis in axes}
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    block = filled(rng, shape, draw(st.sampled_from(dtypes)))
+    layout = draw(st.sampled_from(["C", "F", "strided", "backwards"]))
+    if layout == "strided":
+        block = np.repeat(block, 2, axis=-1)[..., ::2]
+    elif layout == "backwards":
+        block = np.ascontiguousarray(block[::-1])[::-1]
+    else:
+        block = np.asarray(block, order=layout)
+    return block, windows, steps
+
+
+@settings(max_examples=300)
+@given(cases(FLOATS + OTHERS), st.sampled_from(REDUCTIONS))
+def test_windows_are_those_of_numpy(case, reduce):
+    block, windows, steps = case
+    try:
+        result_dtype(block.dtype, reduce)
+    except PlanError:
+        with pytest.raises(PlanError, match="numpy has no"):
+            reduce_windows(block, windows, steps, reduce, origin={})
+        return
+    before = block.copy()
+    found = reduce_windows(block, windows, steps, reduce, origin={})
+    assert_close(found, judge(block, windows, steps, reduce), block, windows, reduce)
+    np.testing.assert_array_equal(block, before)
+    assert not np.shares_memory(found, block)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max", "std", 0.5])
+@pytest.mark.parametrize("shape", [(700, 6), (3, 700), (5, 400, 4)])
+def test_numpy_and_cupy_reduce_alike(xp, shape, reduce):
+    block = filled(np.random.default_rng(3), shape, "f4")
+    axis = int(np.argmax(shape))
+    windows, steps = {axis: 300}, {axis: 7}
+    found = host(reduce_windows(xp.asarray(block), windows, steps, reduce, origin={}))
+    assert_close(found, judge(block, windows, steps, reduce), block, windows, reduce)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max"])
+@pytest.mark.parametrize("length", [1, 10, 300, 5000])
+def test_bottleneck_moves_to_the_same_place(reduce, length):
+    x = np.random.default_rng(5).normal(size=(20_000, 2))
+    found = reduce_windows(x, {0: length}, {0: 1}, reduce, origin={})
+    wanted = getattr(bottleneck, f"move_{reduce}")(x, length, axis=0)[length - 1 :]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "var", "std", "median"])
+def test_pandas_rolls_to_the_same_place(reduce):
+    x = np.random.default_rng(6).normal(size=3000)
+    found = reduce_windows(x, {0: 365}, {0: 1}, reduce, origin={})
+    rolling = pd.Series(x).rolling(365)
+    wanted = (
+        getattr(rolling, reduce)(ddof=0) if reduce in {"var", "std"} else getattr(rolling, reduce)()
+    )
+    np.testing.assert_allclose(found, wanted[364:], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("length", [3, 300])
+def test_a_nan_stays_in_the_windows_that_hold_it(reduce, length):
+    block = np.random.default_rng(7).normal(size=(2000, 2))
+    block[500, 0], block[900, 1], block[1500, 0], block[1600, 0] = np.nan, np.inf, np.inf, -np.inf
+    found = reduce_windows(block, {0: length}, {0: 1}, reduce, origin={})
+    wanted = judge(block, {0: length}, {0: 1}, reduce)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture(scope="module", params=["f4", "f8"])
+def badly_scaled(request):
+    """Ten million rows over 24 decades; a running sum would carry what the first leave behind."""
+    rng = np.random.default_rng(8)
+    rows = 10_000_000
+    x = rng.standard_normal(rows) * 10.0 ** rng.integers(-12, 12, size=rows)
+    x[: rows // 10] *= 1e12
+    return x.astype(request.param)
+
+
+@pytest.mark.parametrize(("length", "step"), [(10, 1), (1000, 1), (100_000, 1), (1000, 100)])
+def test_error_does_not_drift_along_ten_million_badly_scaled_rows(badly_scaled, length, step):
+    found = reduce_windows(badly_scaled, {0: length}, {0: step}, "sum", origin={})
+    assert found.shape == ((len(badly_scaled) - length) // step + 1,)
+    some = np.random.default_rng(9).integers(len(found), size=max(300, 2_000_000 // length))
+    windows = [badly_scaled[i * step : i * step + length] for i in some]
+    truth = np.array([window.sum(dtype=np.longdouble) for window in windows])
+    scale = np.array([np.abs(window).sum(dtype=np.longdouble) for window in windows])
+    ours = np.abs(found[some] - truth) / scale
+    numpys = np.abs(np.array([window.sum() for window in windows]) - truth) / scale
+    assert np.sqrt(np.mean(ours**2)) <= 2 * np.sqrt(np.mean(numpys**2))
+    assert ours.max() <= 2 * numpys.max()
+
+
+def test_a_small_variance_on_a_large_mean_is_as_exact_as_numpys():
+    x = 1e9 + np.random.default_rng(9).normal(size=5000)
+    found = reduce_windows(x, {0: 1000}, {0: 1}, "var", origin={})
+    exact = sliding_window_view((x - 1e9).astype("g"), 1000).var(axis=-1)
+    direct = sliding_window_view(x, 1000).var(axis=-1)
+    assert np.abs(found - exact).max() <= 2 * np.abs(direct - exact).max()
+
+
+@given(
+    st.data(),
+    st.sampled_from(["f4", "f8"]),
+    st.sampled_from(["sum", "mean", "var", "max"]),
+    st.sampled_from([1, 2, 7]),
+)
+def test_a_window_has_the_same_bits_whatever_the_cut(data, dtype, reduce, step):
+    rows, columns = 2500, 3
+    x = filled(np.random.default_rng(data.draw(st.integers(0, 99))), (rows, columns), dtype)
+    length = data.draw(st.sampled_from([2, 32, 33, 100, 300, 1001, 2000]))
+    whole = reduce_windows(x, {0: length}, {0: step}, reduce, origin={})
+    first = data.draw(st.integers(0, len(whole) - 1))
+    stop = data.draw(st.integers(first + 1, len(whole)))
+    column = data.draw(st.integers(0, columns - 1))
+    cut = x[first * step : (stop - 1) * step + length, column : column + 1]
+    cut = np.asarray(cut, order=data.draw(st.sampled_from("CF")))
+    part = reduce_windows(cut, {0: length}, {0: step}, reduce, origin={0: first * step})
+    assert part.tobytes() == whole[first:stop, column].tobytes()
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["f4", "f8"]),
+    st.sampled_from([(1, 1), (3, 1), (1, 2), (2, 16), (1, 37)]),
+    st.integers(1, 2200),
+    st.integers(0, 5000),
+    st.integers(1, 1300),
+)
+def test_numba_gives_the_same_bits_as_numpy(dtype, around, length, origin, windows):
+    outer, inner = around
+    rng = np.random.default_rng(length)
+    x = filled(rng, (outer, length + windows - 1, inner), dtype)
+    shortest = unitsums.SHORTEST
+    wanted = unitsums.unit_sums(x, length, origin, shortest=shortest)
+    found = compiled.window_sums(x, length, origin, shortest=shortest)
+    assert found.tobytes() == wanted.tobytes()
+
+
+def test_without_numba_large_blocks_have_the_same_bits(monkeypatch):
+    x = np.random.default_rng(11).normal(size=2**20)
+    with_numba = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
+    unitsums._compiled.cache_clear()
+    monkeypatch.setitem(sys.modules, "mmchunks.compiled", None)
+    monkeypatch.delattr("mmchunks.compiled", raising=False)
+    assert not unitsums.compiles(x)
+    without = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
+    unitsums._compiled.cache_clear()
+    assert with_numba.tobytes() == without.tobytes()
+
+
+@pytest.mark.parametrize("reduce", [*MERGING, "median"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_memory_is_a_small_multiple_of_the_block(reduce, axis):
+    shape = [300, 300]
+    shape[axis] = 7000
+    block = np.ones(shape)
+    length = 5000 if reduce != "median" else 10  # never the window axis: 5000 times the block
+    step = 1 if reduce != "median" else 5
+    reduce_windows(block[:, :300], {axis: 200}, {axis: 1}, "sum", origin={})
+    tracemalloc.start()
+    reduce_windows(block, {axis: length}, {axis: step}, reduce, origin={})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 5 * block.nbytes
+
+
+def test_a_function_sees_windows_as_numpys_reductions_do():
+    block = np.random.default_rng(12).normal(size=(50, 40))
+    calls = []
+
+    def span(windows, axis):
+        calls.append(windows.shape)
+        return windows.max(axis=axis) - windows.min(axis=axis)
+
+    found = reduce_windows(block, {0: 7, 1: 3}, {0: 2, 1: 1}, span, origin={})
+    np.testing.assert_array_equal(found, judge(block, {0: 7, 1: 3}, {0: 2, 1: 1}, "ptp"))
+    assert calls[0][-2:] == (7, 3)
+    np.testing.assert_array_equal(
+        reduce_windows(block, {1: 5}, {1: 1}, span, origin={}),
+        judge(block, {1: 5}, {1: 1}, "ptp"),
+    )
+
+
+def test_empty_axes_stay_empty():
+    for reduce in REDUCTIONS:
+        found = reduce_windows(np.zeros((0, 5), "f4"), {1: 3}, {1: 1}, reduce, origin={})
+        assert (found.shape, found.dtype) == ((0, 3), result_dtype(np.dtype("f4"), reduce))
+
+
+def test_windows_that_do_not_fit_are_told_with_both_numbers():
+    with pytest.raises(PlanError, match="axis 1 has 5 rows, fewer than the 6 of one window"):
+        as_windows((9, 5), {1: 6}, 1)
+    with pytest.raises(PlanError, match="3 rows, fewer than the 4"):
+        reduce_windows(np.zeros(3), {0: 4}, {0: 1}, "sum", origin={})
+    with pytest.raises(PlanError, match="axis 2, the array has 1 axes"):
+        as_windows((9,), {2: 6}, 1)
+    with pytest.raises(PlanError, match="axis 0 twice"):
+        as_windows((9,), {0: 6, -1: 6}, 1)
+    with pytest.raises(PlanError, match="step names axis 1, window only"):
+        as_windows((9, 9), {0: 6}, {1: 2})
+    with pytest.raises(PlanError, match="must both be 1 or more"):
+        as_windows((9,), 3, 0)
+    with pytest.raises(PlanError, match="no axis"):
+        as_windows((9,), {}, 1)
+    with pytest.raises(PlanError, match=r"no reduction is named 'avg'; write one of sum, mean"):
+        result_dtype(np.dtype("f4"), "avg")
+    with pytest.raises(PlanError, match=r"named 1\.5"):
+        result_dtype(np.dtype("f4"), 1.5)
+
+
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 9))
+def test_windows_are_counted_as_numpy_counts_them(rows, length, step):
+    if rows < length:
+        with pytest.raises(PlanError):
+            window_count(rows, length, step, axis=0)
+        return
+    assert window_count(rows, length, step, axis=0) == len(
+        sliding_window_view(np.zeros(rows), length)[::step]
+    )
