@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from mmchunks.journal import Writer
-    from mmchunks.progress import Bar
     from mmchunks.records import Box
     from mmchunks.targets import Target
 
@@ -220,23 +219,27 @@ def _end(target: Target, journal: Journal | None, receipts: list[np.ndarray[Any,
 def _watched(journal: Journal, blocks: int) -> Iterator[None]:
     """Show how many blocks the journal has, while the block runs, whoever writes them."""
     ended = threading.Event()
+    seen = before = len(Ledger.read(journal.records()).boxes)
 
-    def look(bar: Bar, seen: int) -> None:
+    def look() -> None:
+        nonlocal seen
+        found = len(Ledger.read(journal.records()).boxes)
+        bar.advance(found - seen)
+        seen = found
+
+    def keep_looking() -> None:
         while not ended.wait(_POLL_SECONDS):
-            now = len(Ledger.read(journal.records()).boxes)
-            bar.advance(now - seen)
-            seen = now
+            look()
 
-    done = len(Ledger.read(journal.records()).boxes)
-    with progress_bar(blocks, what="blocks", done=done, show=True, console=None) as bar:
-        thread = threading.Thread(target=look, args=(bar, done), daemon=True)
+    with progress_bar(blocks, what="blocks", done=before, show=True, console=None) as bar:
+        thread = threading.Thread(target=keep_looking, daemon=True)
         thread.start()
         try:
             yield
         finally:
             ended.set()
             thread.join()
-            bar.advance(len(Ledger.read(journal.records()).boxes) - done)
+            look()
 
 
 def _boxes(chunks: tuple[tuple[int, ...], ...], corner: tuple[int, ...]) -> list[Box]:

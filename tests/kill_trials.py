@@ -25,13 +25,16 @@ from pathlib import Path
 
 import dask.tokenize  # noqa: F401  (what a sweep imports, once for all that are forked)
 import numpy as np
-import sweep_calls
 
 from mmchunks.checking import verify
 from mmchunks.errors import SweepError
 from mmchunks.journal import Journal
 from mmchunks.records import Ledger
 from mmchunks.sweeping import sweep
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import sweep_calls
 
 ROWS = 40
 LOST = 5  # how a driver ends that lost a worker

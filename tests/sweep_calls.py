@@ -69,6 +69,26 @@ def kills_its_worker(log, x):
     return result
 
 
+def kills_its_worker_twice(log, x):
+    result = logged(log, x)
+    if x == 13 and calls_in(log).count(13) <= 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+
+def is_forgotten_once(log, x):
+    """Run on while the scheduler gives the task to another worker."""
+    from distributed import get_worker
+
+    twins = calls_in(log).count(2)
+    result = logged(log, x)
+    if x == 2 and not twins:
+        Path(f"{log}.part").write_text(get_worker().address)
+        Path(f"{log}.part").rename(f"{log}.address")
+        time.sleep(1)
+    return result
+
+
 def interrupts(log, x):
     result = logged(log, x)
     if x == 7 and not Path(f"{log}.mended").exists():

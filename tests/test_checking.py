@@ -1,0 +1,128 @@
+"""What is done, what failed, who did it, and whether the bytes are still those that were written."""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from mmchunks.checking import status, verify
+from mmchunks.errors import JournalError, MMChunksError
+from mmchunks.filling import to_npy
+from mmchunks.journal import Journal
+from mmchunks.sweeping import sweep
+
+
+def halves(x, bad=()):
+    if x in bad:
+        msg = f"not {x}"
+        raise ValueError(msg)
+    return np.full(600, x / 2)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return str(tmp_path / "out.npy")
+
+
+def test_status_counts_done_failed_and_missing(out):
+    scenarios = [{"x": x, "bad": [3, 7]} for x in range(20)]
+    sweep(halves, scenarios, out, part=(0, 2), on_error="record", chunks=4)
+    found = status(out)
+    assert (found.path, found.unit, found.total) == (out, "rows", 20)
+    assert (found.done, found.failed, found.missing) == (8, 2, 10)
+    assert found.fraction == 0.4
+    assert found.hosts == (os.uname().nodename,)
+    assert found.rate > 0
+    assert found.left == ((3, 4), (7, 8), (10, 20))
+    assert found.failures == {3: "ValueError: not 3", 7: "ValueError: not 7"}
+    assert found.scenario(7) == {"x": 7, "bad": [3, 7]}
+    assert found.scenario(-1)["x"] == 19
+    with pytest.raises(IndexError):
+        found.scenario(20)
+
+
+def test_status_of_products_and_of_nothing(out, tmp_path):
+    sweep(pow, [(x, 2) for x in range(3)], out)
+    assert status(out).scenario(2) == (2, 2)
+    assert (status(out).fraction, status(out).missing) == (1.0, 0)
+    sweep(pow, [], tmp_path / "empty.npy", shape=(), dtype="f4")
+    found = status(tmp_path / "empty.npy")
+    assert (found.total, found.done, found.fraction, found.rate) == (0, 0, 1.0, None)
+
+
+def test_status_of_an_array_counts_blocks(out):
+    work = to_npy(da.ones((10, 10), chunks=(5, 4)), out, compute=False)
+    assert (status(out).done, status(out).total, status(out).rate) == (0, 6, None)
+    assert status(out).scenario(0) == ()
+    work.compute()
+    assert (status(out).done, status(out).missing) == (6, 0)
+
+
+def test_a_file_without_a_journal_has_no_status(out):
+    np.save(out, np.zeros(3))
+    with pytest.raises(FileNotFoundError, match="has no journal"):
+        status(out)
+    with pytest.raises(FileNotFoundError):
+        verify(out)
+
+
+def test_a_damaged_journal_is_an_error(out):
+    sweep(halves, [(x,) for x in range(6)], out, chunks=1)
+    (file,) = Journal.open(out).folder.glob("*.jsonl")
+    text = bytearray(file.read_bytes())
+    text[len(text) // 2] ^= 1
+    file.write_bytes(text)
+    with pytest.raises(JournalError, match="line"):
+        status(out)
+
+
+@pytest.fixture(params=["serial", "threads", "processes"])
+def executor(request):
+    if request.param == "serial":
+        yield None
+    elif request.param == "threads":
+        with ThreadPoolExecutor(2) as pool:
+            yield pool
+    else:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            yield pool
+
+
+def test_verify_finds_every_chunk_that_one_bit_changed(out, executor):
+    sweep(halves, [(x,) for x in range(20)], out, chunks=3)
+    report = verify(out, executor=executor)
+    assert (report.ok, report.checked, report.bad) == (True, 7, ())
+    view = np.load(out, mmap_mode="r+")
+    view.view("u1")[4, 77] ^= 1
+    view.view("u1")[19, -1] ^= 128
+    view.flush()
+    report = verify(out, executor=executor)
+    assert (report.ok, report.checked) == (False, 7)
+    assert report.bad == (((3, 6),), ((18, 20),))
+
+
+def test_verify_reads_blocks_of_several_axes(out):
+    to_npy(da.arange(600, chunks=600).reshape(20, 30).rechunk((7, 8)), out)
+    assert (verify(out).ok, verify(out).checked) == (True, 12)
+    np.load(out, mmap_mode="r+")[8, 9] = -1
+    assert verify(out).bad == (((7, 14), (8, 16)),)
+
+
+def test_rows_done_twice_are_checked_once(out):
+    sweep(halves, [(x,) for x in range(4)], out, chunks=2)
+    journal = Journal.open(out)
+    record = next(r for r in journal.records() if "done" in r)
+    with journal.writer() as writer:
+        writer.append(record)
+    assert verify(out).checked == 2
+    assert status(out).done == 4
+
+
+def test_a_file_of_another_length_is_not_verified(out):
+    sweep(halves, [(x,) for x in range(4)], out)
+    os.truncate(out, os.path.getsize(out) - 1)
+    with pytest.raises(MMChunksError):
+        verify(out)
