@@ -231,8 +231,8 @@ def overhead(folder, count):
 
 def peak_nbytes(_):
     """Give the peak of this process; what getrusage says of it begins with its parent's."""
-    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def worker_nbytes(folder, nbytes):
