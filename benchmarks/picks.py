@@ -18,6 +18,7 @@ from pathlib import Path
 import dask
 import dask.array as da
 import numpy as np
+from harness import evict
 
 import mmchunks as mm
 
@@ -59,11 +60,6 @@ def io_counters():
     return int(lines[1]), int(lines[9])  # rchar, read_bytes
 
 
-def evict(path):
-    with open(path, "rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def pick(build, path, rows, *, listed):
     getitem, x = build(path)
     before, start = io_counters(), time.perf_counter()
@@ -102,7 +98,7 @@ def main(arguments=None):
                     # Slow ways would take an hour one by one; a rate needs fewer rows.
                     some = rows if listed else rows[:: max(len(rows) // 100, 1)]
                     if state == "cold":
-                        evict(path)
+                        evict(folder)
                     how = "a list" if listed else "one by one"
                     measured = pick(build, path, some, listed=listed)
                     table.append({"way": name, "how": how, "state": state, **measured})

@@ -18,8 +18,6 @@ import os
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -27,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from harness import PeakMemory, evict, run_alone
 
 CHUNK_NBYTES = 64 * 2**20
 ROW = 4096  # elements
@@ -175,42 +174,10 @@ def prepare(folder, nbytes, names):
     os.sync()
 
 
-def evict(folder):
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with open(file, "rb") as opened:
-                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def fill_cache(folder):
     for file in folder.rglob("*"):
         if file.is_file():
             read_all(file, threads=1, piece=16 << 20)
-
-
-class PeakMemory:
-    """Watch the anonymous memory of processes, and keep the largest that any of them had."""
-
-    def __init__(self, pids):
-        self.peak = 0
-        self._pids = pids
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self):
-        while not self._ended.wait(0.01):
-            for pid in self._pids:
-                for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-                    if line.startswith("RssAnon"):
-                        self.peak = max(self.peak, int(line.split()[1]) * 1024)
 
 
 def import_all():
@@ -248,11 +215,7 @@ def measure(name, where, folder):
 
 
 def run(name, where, folder):
-    command = [sys.executable, __file__, "--one", name, "--where", where, "--folder", str(folder)]
-    out = subprocess.run(command, capture_output=True, text=True, check=False)
-    if out.returncode:
-        return {"error": out.stderr.strip().splitlines()[-1] if out.stderr else out.returncode}
-    return json.loads(out.stdout.splitlines()[-1])
+    return run_alone(__file__, "--one", name, "--where", where, "--folder", folder)
 
 
 def compare(folder, nbytes, rounds, names, clusters):

@@ -64,7 +64,8 @@ def load(
         CPU mostly maps: nothing is copied, but truncating the file while the array lives ends the
         process (SIGBUS). ``"pread"`` copies, and cannot be hurt that way. ``"direct"`` copies
         around the page cache (O_DIRECT). ``"gds"`` is GPUDirect Storage, for a GPU only. On a GPU
-        a way that cannot be taken leads to ``"pread"``; `explain` says why.
+        a way that cannot be taken leads to ``"pread"``; ``mmchunks plan PATH --device gpu --io gds``
+        says why.
     out : numpy.ndarray or cupy.ndarray, optional
         Array to fill, of the region's shape and dtype; on the CPU also of the file's order.
 

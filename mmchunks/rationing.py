@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mmchunks.plans import Plan
     from mmchunks.selection import Selection
 
-__all__ = ["fitting_plan"]
+__all__ = ["check_fits", "chosen_nbytes", "fitting_plan"]
 
 _LEAST_NBYTES = 2**16  # below, the task costs more than its bytes
 
@@ -57,37 +57,90 @@ def fitting_plan(
     DeviceError
         If chunks cannot fit; the sentence has the numbers.
     """
-    source = selection.source
     budget = _budget(device_memory)
-    stored, beside = source.layout.itemsize, _beside(selection)
-    tasks = tasks_at_once()
-    ring = tasks * _turning_nbytes(source.layout.dtype)
-    target_nbytes = fitting_nbytes(
-        planning.wanted_nbytes(),
-        least=_LEAST_NBYTES,
-        stored=stored,
-        beside=beside,
-        ring=ring,
-        tasks=tasks,
-        budget=budget // 2,
-    )
+    target_nbytes = chosen_nbytes(selection, planning.wanted_nbytes(), budget=budget)
     plan = planning.plan_for(
-        source, chunks, align=align, halo=None, writing=False, target_nbytes=target_nbytes
+        selection.source,
+        chunks,
+        align=align,
+        halo=None,
+        writing=False,
+        target_nbytes=target_nbytes,
     )
     largest = math.prod(plan.grid.largest)
+    check_fits(selection, chunk=largest, halo=0, result=0, count=len(plan), budget=budget)
+    return plan
+
+
+def chosen_nbytes(selection: Selection, wanted: int, *, budget: int | None = None) -> int:
+    """Choose how many stored bytes a task should bring onto the device of a selection.
+
+    Parameters
+    ----------
+    selection : Selection
+        What is read, on a GPU.
+    wanted : int
+        Bytes if memory were no question.
+    budget : int, optional
+        Bytes that there are on the device; those that are free now, if it is not said.
+    """
+    tasks = tasks_at_once()
+    return fitting_nbytes(
+        wanted,
+        least=_LEAST_NBYTES,
+        stored=selection.source.layout.itemsize,
+        beside=_beside(selection),
+        ring=tasks * _turning_nbytes(selection.source.layout.dtype),
+        tasks=tasks,
+        budget=(_budget(None) if budget is None else budget) // 2,
+    )
+
+
+def check_fits(
+    selection: Selection,
+    *,
+    chunk: int,
+    halo: int,
+    result: int,
+    count: int,
+    budget: int | None = None,
+) -> None:
+    """Refuse tasks that the device of a selection cannot hold.
+
+    Parameters
+    ----------
+    selection : Selection
+        What is read, on a GPU.
+    chunk : int
+        Elements that the largest task owns.
+    halo : int
+        Elements that it reads beyond them.
+    result : int
+        Bytes that it computes of them.
+    count : int
+        How many tasks there are.
+    budget : int, optional
+        As in `chosen_nbytes`.
+
+    Raises
+    ------
+    DeviceError
+        With the path and the numbers.
+    """
+    source = selection.source
+    tasks = max(min(tasks_at_once(), count), 1)
     need = DeviceBytes(
-        chunk=largest * stored,
-        halo=0,
-        result=largest * beside,
-        ring=ring,
-        tasks=min(tasks, max(len(plan), 1)),
+        chunk=chunk * source.layout.itemsize,
+        halo=halo * source.layout.itemsize,
+        result=result + (chunk + halo) * _beside(selection),
+        ring=tasks * _turning_nbytes(source.layout.dtype),
+        tasks=tasks,
     )
     try:
-        need.check(budget)
+        need.check(_budget(None) if budget is None else budget)
     except DeviceError as error:
-        msg = f"{source.path}: {error}; device_memory= says what is there, if that is wrong"
+        msg = f"{source.path}: {error}"
         raise DeviceError(msg) from error
-    return plan
 
 
 def _budget(device_memory: int | str | None) -> int:

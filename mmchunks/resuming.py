@@ -60,10 +60,12 @@ def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
     JournalError
         If the journal is of other work: it says which setting differs.
     """
+    # Looked at first: another part may be making the journal, and then the file, at this moment.
+    there = os.path.lexists(path)
     try:
         journal = Journal.open(path)
     except FileNotFoundError:
-        if not os.path.lexists(path):
+        if not there:
             return None
         msg = f"{path}: exists and has no journal, so nobody knows what is done; remove it, or write elsewhere"
         raise FileExistsError(errno.EEXIST, msg) from None

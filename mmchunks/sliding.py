@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks import files, transfers
+from mmchunks import files, planning, rationing, transfers
 from mmchunks.filearray import selection_of
 from mmchunks.files import Source
 from mmchunks.halos import result_sizes
@@ -133,7 +133,8 @@ def sliding_window(
     chunks : int, tuple, dict, str, -1 or None
         Chunks of the result. A window belongs to the chunk in which it starts. ``"auto"`` lets
         a task read about dask's ``array.chunk-size``, and up to four times that where it takes
-        as much to keep the rows that two tasks read below a tenth.
+        as much to keep the rows that two tasks read below a tenth; on a GPU no more than half of
+        its free memory holds, for all threads of a worker together.
 
     Returns
     -------
@@ -145,6 +146,8 @@ def sliding_window(
     ------
     PlanError
         If a window is longer than its axis, or NumPy has no such reduction for the dtype.
+    DeviceError
+        If a GPU is asked for and cannot be had, or chunks of a file cannot fit into its memory.
     StaleFileError
         At compute time, if the file is another one by then.
 
@@ -188,6 +191,8 @@ def _from_file(windows: Windows, chunks: Any) -> da.Array:
     if chunks == "auto":
         chunks = _auto_chunks(windows.selection, windows.lengths, windows.steps)
     sizes = da.core.normalize_chunks(chunks, windows.shape, dtype=windows.dtype)
+    if windows.selection.device == "gpu":
+        _check_fits(windows, sizes)
     return da.from_array(
         windows,
         chunks=sizes,
@@ -202,14 +207,31 @@ def _from_file(windows: Windows, chunks: Any) -> da.Array:
 def _auto_chunks(
     selection: Selection, lengths: dict[int, int], steps: dict[int, int]
 ) -> tuple[int, ...]:
-    import dask.config
-    from dask.utils import parse_bytes
-
-    target = parse_bytes(dask.config.get("array.chunk-size"))
+    target = planning.wanted_nbytes()
+    limit = _GROWTH * target
+    if selection.device == "gpu":
+        limit = rationing.chosen_nbytes(selection, limit)
     layout = Layout(
         shape=selection.shape, dtype=selection.dtype, order=selection.source.layout.order
     )
-    return result_sizes(layout, lengths, steps, target_nbytes=target, limit_nbytes=_GROWTH * target)
+    return result_sizes(layout, lengths, steps, target_nbytes=target, limit_nbytes=limit)
+
+
+def _check_fits(windows: Windows, sizes: tuple[tuple[int, ...], ...]) -> None:
+    """Refuse chunks that the device cannot hold, with their halos and results."""
+    largest = [max(cuts, default=0) for cuts in sizes]
+    read, owned = list(largest), list(largest)
+    for axis, length in windows.lengths.items():
+        step = windows.steps[axis]
+        read[axis] = (largest[axis] - 1) * step + length
+        owned[axis] = min(largest[axis] * step, read[axis])
+    rationing.check_fits(
+        windows.selection,
+        chunk=math.prod(owned),
+        halo=math.prod(read) - math.prod(owned),
+        result=math.prod(largest) * windows.dtype.itemsize,
+        count=math.prod(map(len, sizes)),
+    )
 
 
 def _by_overlap(

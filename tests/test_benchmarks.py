@@ -38,7 +38,20 @@ def test_startup_is_measured():
     assert run("startup.py", "--rounds", "1")["info_s"] > 0
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in FOLDER.glob("*.py")))
+def test_sliding_sends_nothing_between_workers():
+    rows = run(
+        "sliding.py", "--nbytes", "16MiB", "--windows", "50", "--steps", "10",
+        "--only", "mmchunks.sliding_window", "da.map_overlap + bottleneck",
+    )  # fmt: skip
+    assert not [row for row in rows if "error" in row]
+    assert rows[0]["sent"] == 0
+    assert rows[0]["sum"] == pytest.approx(rows[1]["sum"], rel=1e-5)
+
+
+SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py") if path.name != "harness.py")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_every_benchmark_explains_itself(script):
     out = subprocess.run(
         [sys.executable, str(FOLDER / script), "--help"], capture_output=True, text=True, check=True

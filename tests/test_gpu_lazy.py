@@ -236,6 +236,20 @@ def test_chunks_that_cannot_fit_are_refused_before_the_run(device, tmp_path):
         mm.from_npy(path, chunks=(400, -1), device="gpu")
 
 
+def test_windows_are_rationed_with_their_halos_and_results(device, tmp_path):
+    device(total=2**20)
+    array = np.arange(4096.0 * 256).reshape(4096, 256)
+    np.save(tmp_path / "x.npy", array)
+    with dask.config.set(scheduler="threads", num_workers=2):
+        means = mm.sliding_window(tmp_path / "x.npy", 9, device="gpu")
+        rows = max(means.chunks[0]) + 8
+        assert 2**16 <= rows * 256 * 8 <= 2**18
+        says = r"chunk of 1,024,000, a halo of 16,384 and a result of 1,024,000"
+        with pytest.raises(DeviceError, match=says):
+            mm.sliding_window(tmp_path / "x.npy", 9, device="gpu", chunks=(500, -1))
+        mm.sliding_window(tmp_path / "x.npy", 9, device="cpu", chunks=(500, -1))
+
+
 def test_decoded_samples_and_fields_are_counted_beside_their_chunk(device, tmp_path):
     device()
     np.zeros(2**20, "u1").tofile(tmp_path / "x.iq")
