@@ -16,6 +16,7 @@ import os
 import threading
 import time
 import uuid
+import warnings
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,7 @@ def to_npy(
         journal, target = _begun(dask_array, path, resume=resume, overwrite=overwrite)
         corner = (0,) * dask_array.ndim
     boxes = _boxes(dask_array.chunks, corner)
+    _warn_of_shared_pages(target, boxes)
     if not compute:
         return _delayed(dask_array, target, boxes, journal, corner)
     show = progress is not False and journal is not None
@@ -119,7 +121,10 @@ def to_npy(
         journal.lock(force=False) if journal else nullcontext(),
         _watched(journal, len(boxes)) if journal and show else nullcontext(),
     ):
-        _delayed(dask_array, target, boxes, journal, corner).compute()
+        try:
+            _delayed(dask_array, target, boxes, journal, corner).compute()
+        finally:
+            _writer.cache_clear()
     return None
 
 
@@ -185,14 +190,14 @@ def _write(
     began = time.perf_counter()
     place = block_info[0]["array-location"]
     box = [(start + at, stop + at) for (start, stop), at in zip(place, corner, strict=True)]
-    receipt = target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
+    receipt = {"done": box} | target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
+    if journal is not None:
+        receipt["seconds"] = round(time.perf_counter() - began, 6)
+        _context, writer = _writer(journal.path, run)
+        writer.append(receipt)
+    # Where pages are shared it holds less than two of them; else nothing but how it went.
     gone = np.empty((1,) * len(box), object)
-    if journal is None:
-        gone[...] = receipt
-        return gone
-    seconds = round(time.perf_counter() - began, 6)
-    _context, writer = _writer(journal.path, run)
-    writer.append({"done": box, **receipt, "seconds": seconds})
+    gone[...] = receipt
     return gone
 
 
@@ -208,11 +213,12 @@ def _writer(path: str, run: str) -> tuple[Any, Writer]:  # noqa: ARG001
 
 def _end(target: Target, journal: Journal | None, receipts: list[np.ndarray[Any, Any]]) -> None:
     """Write the pages that blocks share, when all blocks are done."""
+    written = [receipt.item() for receipt in receipts]
     if journal is None:
-        target.settle([receipt.item() for receipt in receipts])
-        return
-    with journal.writer() as writer:
-        note_end(journal, target, writer, alone=True)
+        target.settle(written)
+    else:
+        _writer.cache_clear()
+        note_end(journal, target, written, alone=True)
 
 
 @contextmanager
@@ -259,6 +265,24 @@ def _corner(target: Target, region: Any, shape: tuple[int, ...]) -> tuple[int, .
         msg = f"{target.path}: the region has shape {found}, the array {shape}; they must agree"
         raise PlanError(msg)
     return tuple(part.start for part in slices)
+
+
+def _warn_of_shared_pages(target: Target, boxes: list[Box]) -> None:
+    """Say so before the run, if blocks share so many pages that no one can own them."""
+    strided = (
+        box
+        for box in boxes
+        if not target.layout.contiguous(tuple(slice(*bounds) for bounds in box))
+    )
+    if target.local or next(strided, None) is None:
+        return
+    axes = ", ".join(f"{axis}: -1" for axis in range(1, target.layout.ndim))
+    msg = (
+        f"{target.path}: lies on a network file system, and blocks that are cut along inner axes "
+        "share pages with each other; that is safe with all workers on one host only: else "
+        f"rechunk({{{axes}}}) first"
+    )
+    warnings.warn(msg, stacklevel=3)
 
 
 def _require_known_chunks(array: Any, path: str) -> None:

@@ -4,7 +4,7 @@ r"""Which chunks of a file are done? What was written down beside it, and nothin
     out.npy.mmchunks/
         plan.json                      the settings, as the first run gave them
         node7-4711-9f2c...e1.jsonl     what one writer did: a line a chunk, only ever appended
-        node8-1302-03ab...77.jsonl
+        node8-1302-03ab...77.ended.jsonl
         driver.json                    who drives it now (see locks)
 
 Every line is JSON and carries the CRC of its own text, so that a line which a crash tore is known.
@@ -12,7 +12,8 @@ A line is appended only after the bytes it speaks of were flushed without error,
 flushed before the writer goes on: what the journal says is on stable storage, is.
 
 One file a writer, because independent processes on several hosts cannot append to one file of a
-network file system without losing lines.
+network file system without losing lines. A writer that has ended renames its file: a host that
+looked at it before may for a long time believe that it has not grown, but not under a new name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import threading
 import time
 import uuid
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -150,11 +151,14 @@ class Journal:
         JournalError
             If a line that others follow is damaged: it names the file and the line.
         """
-        return [
-            record
-            for file in sorted(self.folder.glob("*.jsonl"))
-            for record in _records(file, file.read_bytes())
-        ]
+        while True:
+            # A writer that ends just now takes the name from its file between listing and reading.
+            with suppress(FileNotFoundError):
+                return [
+                    record
+                    for file in sorted(self.folder.glob("*.jsonl"))
+                    for record in _records(file, file.read_bytes())
+                ]
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
@@ -167,6 +171,8 @@ class Journal:
             yield Writer(name, fd, {"host": host, "pid": pid})
         finally:
             os.close(fd)
+            with suppress(OSError):  # what was appended is safe under either name
+                name.rename(name.with_suffix(".ended.jsonl"))
 
     @contextmanager
     def lock(self, *, force: bool) -> Iterator[Owner]:

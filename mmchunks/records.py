@@ -117,6 +117,8 @@ def as_box(bounds: Iterable[Iterable[int]]) -> Box:
 def outstanding(settings: Record, ledger: Ledger) -> tuple[str, int, list[Rows]]:
     """Say what a journal counts, how many of them there are, and which are not done.
 
+    When all are done, but the pages that they share are not written yet, those that share them.
+
     Examples
     --------
     >>> outstanding({"kind": "sweep", "shape": [9, 2]}, Ledger.read([{"done": [[0, 4]]}]))
@@ -124,6 +126,11 @@ def outstanding(settings: Record, ledger: Ledger) -> tuple[str, int, list[Rows]]
     """
     if settings["kind"] == "sweep":
         total = settings["shape"][0]
-        return "rows", total, missing((0, total), ledger.rows)
+        waiting = [(start, stop) for (start, stop), *_ in (r["done"] for r in ledger.unsettled)]
+        left = missing((0, total), ledger.rows) or missing((0, total), missing((0, total), waiting))
+        return "rows", total, left
     total = math.prod(len(sizes) for sizes in settings["chunks"])
-    return "blocks", total, missing((0, total), [(0, len(ledger.boxes))])
+    done = len(ledger.boxes)
+    if done == total:
+        done -= len({as_box(record["done"]) for record in ledger.unsettled})
+    return "blocks", total, missing((0, total), [(0, done)])

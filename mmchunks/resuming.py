@@ -193,16 +193,16 @@ def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer
     Writer
         For the records of the run.
     """
-    with journal.writer() as writer:
-        note_begin(journal, writer)
-        try:
+    try:
+        with journal.writer() as writer:
+            note_begin(journal, writer)
             yield writer
-        except OSError:
-            raise  # of a disk that fails nothing is known, least of all that it was left alone
-        except BaseException:
-            note_end(journal, target, writer, alone=alone)
-            raise
-        note_end(journal, target, writer, alone=alone)
+    except OSError:
+        raise  # of a disk that fails nothing is known, least of all that it was left alone
+    except BaseException:
+        note_end(journal, target, [], alone=alone)
+        raise
+    note_end(journal, target, [], alone=alone)
 
 
 def note_begin(journal: Journal, writer: Writer) -> None:
@@ -210,8 +210,11 @@ def note_begin(journal: Journal, writer: Writer) -> None:
     writer.append({"began": _identity(journal.path)})
 
 
-def note_end(journal: Journal, target: Target, writer: Writer, *, alone: bool) -> None:
+def note_end(journal: Journal, target: Target, seen: list[Record], *, alone: bool) -> None:
     """Write the pages that chunks share, and down how the file was left.
+
+    For a run whose own records are written and whose writer has ended: of several runs that end at
+    once, the last one then sees that everything is done.
 
     Parameters
     ----------
@@ -219,18 +222,19 @@ def note_end(journal: Journal, target: Target, writer: Writer, *, alone: bool) -
         Of the file.
     target : Target
         The file.
-    writer : Writer
-        For the records.
+    seen : list of dict
+        Records of chunks that are in the journal, but may not be visible there yet.
     alone : bool
         Whether nobody else writes the file now. Without that, shared pages wait until everything
         is done.
     """
-    ledger = Ledger.read(journal.records())
-    left = ledger.unsettled
-    if left and (alone or not missing((0, journal.settings["shape"][0]), ledger.rows)):
-        target.settle(ledger.done)
-        writer.append({"settled": [record["done"] for record in left]})
-    writer.append({"ended": _modified_ns(journal.path)})
+    ledger = Ledger.read([*journal.records(), *seen])
+    waiting = ledger.unsettled
+    with journal.writer() as writer:
+        if waiting and (alone or not missing((0, journal.settings["shape"][0]), ledger.rows)):
+            target.settle(ledger.done)
+            writer.append({"settled": [record["done"] for record in waiting]})
+        writer.append({"ended": _modified_ns(journal.path)})
 
 
 def _require_same_file(path: str, ledger: Ledger) -> None:
