@@ -6,6 +6,8 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -206,6 +208,26 @@ def test_a_failure_stops_the_sweep_and_keeps_what_is_done(calls, executor, out, 
     np.testing.assert_array_equal(np.load(out), judge(30))
     computed = calls.calls_in(log)
     assert all(computed.count(row) == 1 for row in kept)
+
+
+def test_units_that_run_when_another_fails_are_kept(out):
+    began = threading.Event()
+
+    def meet(x):
+        if x == 1:
+            began.wait(20)
+            msg = "while the other one runs"
+            raise ValueError(msg)
+        if x == 2:
+            began.set()
+            time.sleep(0.3)
+        return x
+
+    with ThreadPoolExecutor(2) as threads, pytest.raises(SweepError, match="scenario 1 failed"):
+        sweep(meet, {"x": range(9)}, out, executor=threads, chunks=1)
+    kept = rows_in(ledger(out).rows)
+    assert {0, 2} <= set(kept)
+    assert len(kept) < 8
 
 
 def test_the_exception_itself_is_the_cause_where_it_was_raised_here(calls, out, log):
