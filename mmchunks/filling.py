@@ -190,6 +190,7 @@ def _write(
     began = time.perf_counter()
     place = block_info[0]["array-location"]
     box = [(start + at, stop + at) for (start, stop), at in zip(place, corner, strict=True)]
+    _require_promised_shape(target, box, block)
     receipt = {"done": box} | target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
     if journal is not None:
         receipt["seconds"] = round(time.perf_counter() - began, 6)
@@ -199,6 +200,17 @@ def _write(
     gone = np.empty((1,) * len(box), object)
     gone[...] = receipt
     return gone
+
+
+def _require_promised_shape(target: Target, box: list[tuple[int, int]], block: Any) -> None:
+    """Refuse a block of another shape than dask was told, which would be broadcast or fail late."""
+    promised = tuple(stop - start for start, stop in box)
+    if np.shape(block) != promised:
+        msg = (
+            f"{target.path}: block {box} has shape {np.shape(block)}, its chunks promise {promised}; "
+            "say the chunks that the blocks really have, as map_blocks(..., chunks=...)"
+        )
+        raise PlanError(msg)
 
 
 @functools.lru_cache(maxsize=1)

@@ -153,6 +153,12 @@ def test_a_second_driver_is_refused(out):
         to_npy(array, out, resume=True)
 
 
+def test_a_block_of_another_shape_than_promised_is_refused(out):
+    sums = da.ones(20, chunks=10).map_blocks(lambda block: block.sum(keepdims=True))
+    with pytest.raises(PlanError, match=r"has shape \(1,\), its chunks promise \(10,\)"):
+        to_npy(sums, out, progress=False)
+
+
 def test_unknown_chunks_are_refused_in_a_sentence(out):
     array = da.from_array(VALUES, chunks=20)
     with pytest.raises(MMChunksError, match=r"call its compute_chunk_sizes\(\) first"):
