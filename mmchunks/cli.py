@@ -396,7 +396,9 @@ def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> 
 
 
 @main.command()
-@click.option("--nbytes", callback=_nbytes, default="256MiB", help="Size of the file, about.")
+@click.option(
+    "--nbytes", callback=_nbytes, default="256MiB", help="Size of the file, about; 20MiB or more."
+)
 @click.option("--workers", "n_workers", type=int, help="Processes; else one a GPU or a core.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Where to write.")
 @_as_json
