@@ -122,6 +122,20 @@ class Receipt:
     interrupted: bool
     """Whether Ctrl-C ended it early."""
 
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """The ranges of rows that are on stable storage."""
+        return [(start, stop) for (start, stop), *_ in (record["done"] for record in self.done)]
+
+    @property
+    def records(self) -> list[Record]:
+        """What a journal says of it."""
+        failures = [
+            {"failed": failure.row, "error": failure.error, "traceback": failure.trace}
+            for failure in self.failures
+        ]
+        return [*self.done, *failures]
+
 
 @dataclass(kw_only=True)
 class Rows:

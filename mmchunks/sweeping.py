@@ -181,13 +181,14 @@ def sweep(
     if journal is None:
         if rows[0] == rows[1] and calls:
             return SweepReport(path=path, done=0, skipped=0, failed=0, seconds=0.0)
-        journal, first = _begin(job, calls, rows, settings, limits, executor)
+        journal, first = _begin(job, calls, rows, settings, limits, executor, alone=part is None)
     with journal.lock(force=force) if part is None else nullcontext():
         target = carry_on(journal, executor=executor)
         job = dataclasses.replace(job, shape=target.shape[1:], dtype=target.dtype)
         before = Ledger.read(journal.records()).rows
         left = missing(rows, before)
-        skipped = rows[1] - rows[0] - count(left)
+        learnt = [] if first is None else first.rows
+        skipped = rows[1] - rows[0] - count(left) - count(learnt)
         with (
             watched(journal, target, alone=part is None) as writer,
             progress_bar(
@@ -196,7 +197,8 @@ def sweep(
         ):
             driver = Driver(job=job, writer=writer, bar=bar)
             if first is not None:
-                driver.take(first)
+                driver.count(first)
+                driver.heed(first)
                 left = missing(rows, before + driver.done + driver.failed)
             units = _units(calls, left, journal.settings["unit_rows"])
             with losses_named(path):
@@ -217,6 +219,8 @@ def _begin(
     settings: dict[str, Any],
     limits: Limits,
     executor: Any,
+    *,
+    alone: bool,
 ) -> tuple[Journal, Receipt | None]:
     """Make the file and its journal, with the first rows in it."""
     if not calls:
@@ -226,7 +230,7 @@ def _begin(
         learnt = {"shape": [0, *job.shape], "dtype": dtype_text(job.dtype), "unit_rows": 1}
         return begin(job.path, settings | learnt)[0], None
     unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
-    look = functools.partial(learn, job, settings, len(calls), limits)
+    look = functools.partial(learn, job, settings, len(calls), limits, alone)
     with losses_named(job.path):
         (receipt,) = Calls(executor, look, [unit])
     return Journal.open(job.path), receipt

@@ -50,7 +50,7 @@ def test_what_a_call_raises_is_raised_and_the_others_can_still_be_had(executor):
 class Forgetful:
     """An executor that is shut down before it begins, as a cluster that restarts."""
 
-    def submit(self, func, item):
+    def submit(self, _func, _item):
         future = Future()
         future.cancel()
         future.set_running_or_notify_cancel()
