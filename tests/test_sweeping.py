@@ -275,14 +275,31 @@ def test_a_function_that_exits_is_a_failure_like_others(calls, executor, out):
     [
         (lambda x: [1, 2][: 1 + x % 2], {}, r"shape \(2,\) of int64, but rows have shape \(1,\)"),
         (lambda **_: [0.5], {"dtype": "i4"}, "of float64, but rows have shape"),
+        (lambda x: "ab"[: x + 1], {}, "of <U2, but rows have shape"),
+        (lambda x: 2 ** (10 * x), {"dtype": "i4"}, "out of bounds for int32"),
         (lambda **_: None, {}, "the function returned NoneType, which has no bytes"),
         (lambda **_: object(), {"shape": (), "dtype": "f4"}, "returned object"),
         (lambda y: y, {}, "unexpected keyword argument 'x'"),
         (lambda **_: 0, {"on_error": "ignore"}, 'write "raise" or "record"'),
+        (lambda **_: 0, {"retries": -1}, "retries is -1; write 0 or more"),
+        (lambda **_: 0, {"chunks": "much"}, "chunks of a sweep are rows"),
         (lambda **_: 0, {"chunks": 0}, "chunks of a sweep are rows"),
         (lambda **_: 0, {"into": True}, "needs their shape= and dtype="),
     ],
-    ids=["shape", "dtype", "none", "object", "keyword", "on_error", "chunks", "into"],
+    ids=[
+        "shape",
+        "dtype",
+        "text",
+        "integer",
+        "none",
+        "object",
+        "keyword",
+        "on_error",
+        "retries",
+        "size",
+        "chunks",
+        "into",
+    ],
 )
 def test_a_function_that_gives_no_such_row_is_told_so(out, func, options, says):
     with pytest.raises(MMChunksError, match=says):
