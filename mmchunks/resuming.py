@@ -195,7 +195,7 @@ def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer
     """
     try:
         with journal.writer() as writer:
-            note_begin(journal, writer)
+            note_begin(journal, writer, alone=alone)
             yield writer
     except OSError:
         raise  # of a disk that fails nothing is known, least of all that it was left alone
@@ -205,9 +205,9 @@ def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer
     note_end(journal, target, [], alone=alone)
 
 
-def note_begin(journal: Journal, writer: Writer) -> None:
-    """Write down which file a run is about to write."""
-    writer.append({"began": _identity(journal.path)})
+def note_begin(journal: Journal, writer: Writer, *, alone: bool) -> None:
+    """Write down which file a run is about to write, and whether all earlier ones are over."""
+    writer.append({"began": _identity(journal.path), "alone": alone})
 
 
 def note_end(journal: Journal, target: Target, seen: list[Record], *, alone: bool) -> None:

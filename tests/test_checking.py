@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import dask.array as da
@@ -12,6 +13,7 @@ from mmchunks.checking import status, verify
 from mmchunks.errors import JournalError, MMChunksError
 from mmchunks.filling import to_npy
 from mmchunks.journal import Journal
+from mmchunks.records import Ledger
 from mmchunks.sweeping import sweep
 
 
@@ -127,3 +129,11 @@ def test_a_file_of_another_length_is_not_verified(out):
     os.truncate(out, os.path.getsize(out) - 1)
     with pytest.raises(MMChunksError):
         verify(out)
+
+
+def test_many_failures_beside_many_chunks_are_added_up_at_once():
+    lines = [{"failed": 2 * i + 1} for i in range(30_000)]
+    lines += [{"done": [[2 * i, 2 * i + 1]]} for i in range(30_000)] + [{"done": [[1, 4]]}]
+    began = time.perf_counter()
+    assert sorted(Ledger.read(lines).failed) == list(range(5, 60_000, 2))
+    assert time.perf_counter() - began < 5

@@ -456,6 +456,19 @@ def test_another_file_is_refused_and_nothing_is_touched(calls, out, monkeypatch,
     assert bytes_beside(out) == before
 
 
+def test_a_change_is_seen_though_an_earlier_run_was_killed(calls, out, monkeypatch):
+    monkeypatch.chdir(Path(out).parent)
+    begun(calls, out)
+    with Journal.open(out).writer() as writer:
+        writer.append({"began": ledger(out).began[0]["began"], "alone": True})
+    Path("log.mended").touch()
+    swept = functools.partial(sweep, functools.partial(calls.fails_at, "log", [6]))
+    swept({"x": range(12)}, out)
+    overwritten(out)
+    with pytest.raises(StaleFileError, match="was changed since its last run"):
+        swept({"x": range(12)}, out)
+
+
 def test_a_file_that_was_only_touched_is_carried_on(calls, out, monkeypatch):
     monkeypatch.chdir(Path(out).parent)
     begun(calls, out)
