@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks.errors import PlanError
+from mmchunks.filearray import files_read_by
 from mmchunks.journal import Journal
 from mmchunks.progress import progress_bar
 from mmchunks.records import Ledger
@@ -82,7 +83,8 @@ def to_npy(
     Raises
     ------
     PlanError
-        If chunk sizes are unknown, or the array does not fit the region.
+        If chunk sizes are unknown, the array does not fit the region, or it reads the very file
+        that would be overwritten.
     FileExistsError
         If the file is there, without `resume` or `overwrite`.
     JournalError
@@ -107,6 +109,7 @@ def to_npy(
             msg = f"{path}: region= writes into a file as it is; it knows no resume= or overwrite="
             raise PlanError(msg)
         target = open_target(path)
+        _require_not_read(dask_array, path)
         corner = _corner(target, region, dask_array.shape)
         journal = None
     else:
@@ -139,6 +142,8 @@ def _begun(array: Any, path: str, *, resume: bool, overwrite: bool) -> tuple[Jou
         "chunks": [list(sizes) for sizes in array.chunks],
     }
     if overwrite and not resume:
+        if os.path.exists(path):
+            _require_not_read(array, path)
         # Its journal goes with the file that goes.
         create_npy(path, array.shape, array.dtype, overwrite=True)
         journal = Journal.create(path, settings)
@@ -295,6 +300,15 @@ def _warn_of_shared_pages(target: Target, boxes: list[Box]) -> None:
         f"rechunk({{{axes}}}) first"
     )
     warnings.warn(msg, stacklevel=3)
+
+
+def _require_not_read(array: Any, path: str) -> None:
+    """Refuse to write where the array reads: its blocks would be made of what is there no more."""
+    if path in files_read_by(array):
+        msg = (
+            f"{path}: the array reads this file; write elsewhere, and rename the result if need be"
+        )
+        raise PlanError(msg)
 
 
 def _require_known_chunks(array: Any, path: str) -> None:
