@@ -164,7 +164,7 @@ def _delayed(
     if journal is not None:
         done = Ledger.read(journal.records()).boxes
         with journal.writer() as writer:
-            note_begin(journal, writer)
+            note_begin(journal, writer, alone=True)
         journal = Journal(path=journal.path)  # tasks travel without the settings that were read
     run = uuid.uuid4().hex  # makes names that no scheduler has seen, so that none skips a write
     receipts = array.map_blocks(

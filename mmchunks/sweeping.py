@@ -250,17 +250,19 @@ def _limits(chunks: int | str, rows: int) -> Limits:
     if chunks == "auto":
         return Limits(rows=None, nbytes=_UNIT_NBYTES, seconds=_UNIT_SECONDS, look=_LOOK_SECONDS)
     forever = (math.inf, math.inf)
+    msg = f'chunks of a sweep are rows: 1 or more, -1 for all, "auto" or "16 MiB"; got {chunks!r}'
     if isinstance(chunks, str):
         from dask.utils import parse_bytes
 
-        return Limits(rows=None, nbytes=parse_bytes(chunks), seconds=forever, look=math.inf)
+        try:
+            nbytes = parse_bytes(chunks)
+        except ValueError as error:
+            raise PlanError(msg) from error
+        return Limits(rows=None, nbytes=nbytes, seconds=forever, look=math.inf)
     if chunks == -1:
         chunks = max(rows, 1)
     chunks = operator.index(chunks)
     if chunks < 1:
-        msg = (
-            f'chunks of a sweep are rows: 1 or more, -1 for all, "auto" or "16 MiB"; got {chunks!r}'
-        )
         raise PlanError(msg)
     return Limits(rows=chunks, nbytes=_UNIT_NBYTES, seconds=forever, look=math.inf)
 
@@ -285,6 +287,9 @@ def _require_sense(job: Job) -> None:
     """Refuse arguments that no sweep can have."""
     if job.on_error not in {"raise", "record"}:
         msg = f'on_error is {job.on_error!r}; write "raise" or "record"'
+        raise PlanError(msg)
+    if job.retries < 0:
+        msg = f"retries is {job.retries}; write 0 or more"
         raise PlanError(msg)
     if job.into and (job.shape is None or job.dtype is None):
         msg = "into=True hands out rows to fill, so it needs their shape= and dtype="
