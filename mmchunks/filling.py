@@ -63,7 +63,8 @@ def to_npy(
     path : str or os.PathLike
         The file; with `region` it must be there, else it is made.
     region : slice or tuple of slice, optional
-        Where in an existing file the array goes. No journal is kept then.
+        Where in an existing file the array goes. No journal is kept then; if the file has one of
+        the work that filled it, `verify` finds what is overwritten changed.
     resume : bool
         Go on with what an earlier call began with the same array: blocks that its journal says are
         done are not computed. It is the same if its dask name is.
@@ -110,6 +111,7 @@ def to_npy(
             raise PlanError(msg)
         target = open_target(path)
         _require_not_read(dask_array, path)
+        _warn_of_journal(path)
         corner = _corner(target, region, dask_array.shape)
         journal = None
     else:
@@ -309,6 +311,17 @@ def _require_not_read(array: Any, path: str) -> None:
             f"{path}: the array reads this file; write elsewhere, and rename the result if need be"
         )
         raise PlanError(msg)
+
+
+def _warn_of_journal(path: str) -> None:
+    """Say so before the run, if the journal of other work will not fit the file any more."""
+    folder = Journal(path=path).folder
+    if folder.exists():
+        msg = (
+            f"{path}: was filled by a sweep or to_npy, whose journal does not know of region=: verify "
+            f"will find these chunks changed; remove {folder} when that work is complete"
+        )
+        warnings.warn(msg, stacklevel=3)
 
 
 def _require_known_chunks(array: Any, path: str) -> None:
