@@ -56,6 +56,8 @@ class Calls(Generic[Item, Result]):
         self._func = func
         self._items = iter(items)
         self._in_flight: set[Future[Result]] = set()
+        self._unended: dict[Future[Result], Item] = {}  # oldest first; those that raised stay
+        self._raised: Future[Result] | None = None
         self._ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
 
     def __iter__(self) -> Iterator[Result]:
@@ -74,7 +76,10 @@ class Calls(Generic[Item, Result]):
                 msg = "its executor cancelled a call that had not ended"
                 raise CancelledError(msg)
             # Given before another is submitted, because a broken pool refuses that.
-            yield future.result()
+            self._raised = future
+            result = future.result()
+            del self._unended[future]
+            yield result
             self._submit(1)
 
     def _submit(self, count: int) -> None:
@@ -82,7 +87,19 @@ class Calls(Generic[Item, Result]):
         for item in islice(self._items, count):
             future = self._executor.submit(self._func, item)
             self._in_flight.add(future)
+            self._unended[future] = item
             future.add_done_callback(self._ended.put)
+
+    def suspects(self) -> list[Item]:
+        """Name the items one of whose calls lost its worker, when that was raised.
+
+        A pool of processes breaks as a whole: then they are those that were at work, which are as
+        many of the oldest as there are workers.
+        """
+        workers = getattr(self._executor, "_max_workers", None)
+        if workers:
+            return list(self._unended.values())[:workers]
+        return [item for future, item in self._unended.items() if future is self._raised]
 
     def rest(self) -> Iterator[Result]:
         """Begin no further call, and give the results of those that run already, errors left out."""

@@ -204,8 +204,9 @@ def sweep(
                 driver.heed(first)
                 left = missing(rows, before + driver.done + driver.failed)
             units = _units(calls, left, journal.settings["unit_rows"])
-            with losses_named(path):
-                driver.run(Calls(executor, functools.partial(compute, job), units))
+            work = Calls(executor, functools.partial(compute, job), units)
+            with losses_named(path, work):
+                driver.run(work)
     return SweepReport(
         path=path,
         done=count(driver.done),
@@ -234,8 +235,9 @@ def _begin(
         return begin(job.path, settings | learnt)[0], None
     unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
     look = functools.partial(learn, job, settings, len(calls), limits, alone)
-    with losses_named(job.path):
-        (receipt,) = Calls(executor, look, [unit])
+    first = Calls(executor, look, [unit])
+    with losses_named(job.path, first):
+        (receipt,) = first
     return Journal.open(job.path), receipt
 
 
