@@ -13,6 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mmchunks.errors import PlanError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
@@ -37,6 +39,11 @@ class Calls(Generic[Item, Result]):
     items : iterable
         Taken one by one as there is room.
 
+    Raises
+    ------
+    PlanError
+        If the executor is nothing of the kind.
+
     Examples
     --------
     >>> list(Calls(None, abs, [-1, -2]))
@@ -49,6 +56,13 @@ class Calls(Generic[Item, Result]):
         func: Callable[[Item], Result],
         items: Iterable[Item],
     ) -> None:
+        takes_calls = hasattr(executor, "submit") and not isinstance(executor, type)
+        if executor is not None and not takes_calls:
+            msg = (
+                f"executor is {executor!r}, which has no submit(); pass a pool such as "
+                "concurrent.futures.ProcessPoolExecutor(3), a distributed.Client, or None"
+            )
+            raise PlanError(msg)
         if hasattr(executor, "get_executor"):
             # A distributed.Client. It takes calls to be pure, and would not write a second time.
             executor = executor.get_executor(pure=False)

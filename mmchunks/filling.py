@@ -84,8 +84,8 @@ def to_npy(
     Raises
     ------
     PlanError
-        If chunk sizes are unknown, the array does not fit the region, or it reads the very file
-        that would be overwritten.
+        If it is no dask array, chunk sizes are unknown, it does not fit the region, or it reads the
+        very file that would be overwritten.
     FileExistsError
         If the file is there, without `resume` or `overwrite`.
     JournalError
@@ -104,6 +104,7 @@ def to_npy(
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     path = os.path.realpath(path)
+    _require_dask_array(dask_array, path)
     _require_known_chunks(dask_array, path)
     if region is not None:
         if resume or overwrite:
@@ -322,6 +323,18 @@ def _warn_of_journal(path: str) -> None:
             f"will find these chunks changed; remove {folder} when that work is complete"
         )
         warnings.warn(msg, stacklevel=3)
+
+
+def _require_dask_array(array: Any, path: str) -> None:
+    """Refuse what is no dask array, and say how to write it."""
+    import dask.array as da
+
+    if not isinstance(array, da.Array):
+        msg = (
+            f"{path}: to_npy writes dask arrays, got {type(array).__name__}; use numpy.save for what "
+            "is in memory, else dask.array.from_array, or the .data of an xarray.DataArray"
+        )
+        raise PlanError(msg)
 
 
 def _require_known_chunks(array: Any, path: str) -> None:

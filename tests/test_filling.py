@@ -269,3 +269,10 @@ def test_a_region_of_the_file_that_the_array_reads_is_refused(out):
     with pytest.raises(PlanError, match="reads this file"):
         to_npy(from_npy(out)[:30] * 2, out, region=np.s_[30:])
     np.testing.assert_array_equal(np.load(out), VALUES)
+
+
+@pytest.mark.parametrize("array", [VALUES, [1, 2], None])
+def test_what_is_no_dask_array_is_refused_in_a_sentence(out, array):
+    with pytest.raises(PlanError, match=r"^/.*to_npy writes dask arrays, got .*; use numpy.save"):
+        to_npy(array, out)
+    assert not os.path.exists(out)

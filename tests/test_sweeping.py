@@ -551,3 +551,10 @@ def test_a_relative_path_means_the_same_everywhere(calls, pool, tmp_path, monkey
     Path("out.npy").unlink()
     with pytest.raises(StaleFileError):
         sweep(calls.row, PRODUCT, "out.npy", executor=pool)
+
+
+@pytest.mark.parametrize("executor", [3, "processes", ThreadPoolExecutor])
+def test_what_is_no_executor_is_refused_in_a_sentence(calls, out, executor):
+    with pytest.raises(PlanError, match=r"executor is .*, which has no submit\(\); pass a pool"):
+        sweep(calls.row, PRODUCT, out, executor=executor)
+    assert not os.path.exists(out)
