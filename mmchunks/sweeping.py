@@ -73,6 +73,13 @@ class SweepReport:
     seconds: float
     """How long it took."""
 
+    def __str__(self) -> str:
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return (
+            f"{self.path}: {self.done:,} rows done in {self.seconds:.1f} s, "
+            f"{self.skipped:,} were done before{failed}"
+        )
+
 
 def sweep(
     func: Callable[..., Any],
