@@ -1,7 +1,8 @@
 """What does a driver do with the receipts of its workers? Write them down, count them, stop when it must.
 
 However a run ends, what workers finished is kept: a failed scenario, Ctrl-C or a lost worker stops
-the handing out, and those units that run already are waited for and journalled.
+the handing out, those units that run already are waited for and journalled, and those that were
+handed out but not begun find a mark that tells them not to.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mmchunks.computing import raise_failure
+from mmchunks.computing import raise_failure, stopping
 from mmchunks.errors import MMChunksError, SweepError
+from mmchunks.interrupts import interrupts_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +60,9 @@ class Driver:
             for receipt in calls:
                 self.take(receipt)
         except BaseException:
-            for receipt in calls.rest():
-                self.note(receipt)
+            with stopping(self.job):
+                for receipt in calls.rest():
+                    self.note(receipt)
             raise
 
     def take(self, receipt: Receipt) -> None:
@@ -76,11 +79,14 @@ class Driver:
             {"failed": failure.row, "error": failure.error, "traceback": failure.trace}
             for failure in receipt.failures
         ]
-        self.writer.append_many([*receipt.done, *failures])
+        with interrupts_held() as came:
+            self.writer.append_many([*receipt.done, *failures])
         rows = [(start, stop) for (start, stop), *_ in (record["done"] for record in receipt.done)]
         self.done += rows
         self.failed += [(failure.row, failure.row + 1) for failure in receipt.failures]
         self.bar.advance(sum(b - a for a, b in rows) + len(failures), failed=len(failures))
+        if came:
+            raise KeyboardInterrupt
 
 
 @contextmanager
