@@ -6,9 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mmchunks.files import MAX_HEADER_NBYTES, open_source
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
 from mmchunks.records import Ledger, as_box, outstanding
+from mmchunks.resuming import require_layout
 from mmchunks.scenarios import Scenarios
 from mmchunks.units import count
 
@@ -163,7 +165,7 @@ def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyRepor
     FileNotFoundError
         If the file has no journal.
     StaleFileError, HeaderError
-        If the file is not of the length that was written.
+        If the file is not of the length that was written, or its header says something else.
 
     Examples
     --------
@@ -176,6 +178,8 @@ def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyRepor
     (True, 2)
     """
     journal = Journal.open(os.path.realpath(path))
+    layout = open_source(journal.path, max_header_size=MAX_HEADER_NBYTES).layout
+    require_layout(journal.path, layout, journal.settings)
     chunks = {as_box(r["done"]): r for r in Ledger.read(journal.records()).whole}
     bad = damaged(journal.path, list(chunks.values()), executor)
     return VerifyReport(

@@ -110,9 +110,11 @@ def parse_nbytes(text: str) -> int:
     match = re.fullmatch(r"(\d*\.?\d*(?:e[+-]?\d+)?)([kmgtp]?i?)b?", text.replace(" ", "").lower())
     if match and match[2] in _UNITS and text.strip():
         try:
-            return int(float(match[1] or 1) * _UNITS[match[2]])
+            nbytes = int(float(match[1] or 1) * _UNITS[match[2]])
         except (ValueError, OverflowError):
-            pass
+            nbytes = 0
+        if nbytes >= 1:
+            return nbytes
     msg = f'{text!r} is no number of bytes; write one such as "64 MiB" or "1e8", or "auto"'
     raise PlanError(msg)
 

@@ -26,7 +26,37 @@ class _Sentences(click.Group):
         try:
             return super().invoke(ctx)
         except (MMChunksError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(_as_options(str(error))) from error
+
+
+def _as_options(sentence: str) -> str:
+    """Name the options of the command line where a sentence names those of a function."""
+    for ours, theirs in {
+        "use open_raw": "pass --dtype",
+        "pass overwrite=True": "pass --overwrite",
+        'pass on_error="record"': "pass --on-error record",
+        "resume=True": "the same command",
+    }.items():
+        sentence = sentence.replace(ours, theirs)
+    return sentence
+
+
+class _Dtype(click.ParamType[str]):
+    """A dtype as NumPy spells it, or the SigMF name of a radio recording's samples."""
+
+    name = "dtype"
+
+    def convert(self, value: str, param: Any, ctx: Any) -> str:
+        import numpy as np
+
+        from mmchunks.samples import sample_type
+
+        try:
+            if sample_type(value) is None:
+                np.dtype(value)
+        except (TypeError, ValueError, SyntaxError) as error:
+            self.fail(f"{value!r} is no dtype ({error}); write <f4, int16, ci16_le", param, ctx)
+        return value
 
 
 class _Chunks(click.ParamType[Any]):
@@ -34,11 +64,14 @@ class _Chunks(click.ParamType[Any]):
 
     name = "chunks"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ARG002  # click's signature
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not isinstance(value, str):
             return value
         if value.lstrip()[:1] in {"[", "{"}:
-            return _frozen(json.loads(value))
+            try:
+                return _frozen(json.loads(value))
+            except ValueError as error:
+                self.fail(f"{value!r} is not JSON ({error})", param, ctx)
         parts = tuple(_number_or_text(part) for part in value.split(","))
         return parts if len(parts) > 1 else parts[0]
 
@@ -88,7 +121,7 @@ def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--order", type=click.Choice(["C", "F"]), default="C", help="Of a raw file."),
         click.option("--offset", type=int, default=0, help="First byte of a raw file's data."),
         click.option("--shape", callback=_shape, help="Of a raw file; else one axis to its end."),
-        click.option("--dtype", help="Read PATH as a raw file of this dtype: <f4, ci16_le."),
+        click.option("--dtype", type=_Dtype(), help="Read PATH as a raw file: <f4, ci16_le."),
         click.argument("path"),
     ):
         command = option(command)
@@ -101,10 +134,12 @@ def _open(path: str, dtype: str | None, shape: Any, offset: int, order: Order) -
     return files.open_raw(path, dtype, shape, offset=offset, order=order)
 
 
+_DEVICES = click.Choice(["auto", "cpu", "gpu"])
+_WAYS = click.Choice(["auto", "mmap", "pread", "direct", "gds"])
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-@click.group(cls=_Sentences)
+@click.group(cls=_Sentences, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mmchunks")
 def main() -> None:
     """Read, fill and aggregate one huge .npy or raw binary file."""
@@ -124,8 +159,8 @@ def info(path: str, as_json: bool, **source: Any) -> None:
 @click.option("--chunks", type=_Chunks(), default="auto", help='As in dask: auto, "64 MiB", 100,-1')
 @click.option("--align", callback=_align, default="auto", help="auto, page, none, or bytes.")
 @click.option("--writing", is_flag=True, help="Plan for filling the file, not for reading it.")
-@click.option("--device", default="auto", help="auto, cpu or gpu: where chunks would be read to.")
-@click.option("--io", default="auto", help="auto, mmap, pread, direct or gds.")
+@click.option("--device", type=_DEVICES, default="auto", help="Where chunks would be read to.")
+@click.option("--io", type=_WAYS, default="auto", help="By which way.")
 @_as_json
 def plan(
     path: str,
@@ -143,19 +178,21 @@ def plan(
 
     opened = _open(path, **source)
     made = make_plan(opened, chunks, align=align, writing=writing)
-    if as_json:
-        click.echo(made.to_json())
-        return
-    click.echo(made.explain())
+    way = None
     if len(made) and not writing:
         way = loading.explain(opened, made[0].read_region, device=device, io=io)
+    if as_json:
+        click.echo(json.dumps(report.plan_facts(made, way)))
+        return
+    click.echo(made.explain())
+    if way is not None:
         click.echo(f"the first chunk would now be read by {way}")
 
 
 @main.command()
 @click.argument("path")
 @click.option("--shape", required=True, callback=_shape, help="As 8760,12 or 8760x12.")
-@click.option("--dtype", required=True)
+@click.option("--dtype", type=_Dtype(), required=True)
 @click.option("--order", type=click.Choice(["C", "F"]), default="C")
 @click.option("--fill-value", help="What every element holds at first, if not zero.")
 @click.option("--align", type=int, default=4096, help="The data start at a multiple of this.")
@@ -170,7 +207,11 @@ def create(
 
     from mmchunks.targets import create_npy
 
-    value = None if fill_value is None else np.array(fill_value).astype(dtype)
+    try:
+        value = None if fill_value is None else np.array(fill_value).astype(dtype)
+    except ValueError as error:
+        msg = f"--fill-value {fill_value!r} is no {dtype} ({error})"
+        raise click.BadParameter(msg) from error
     target = create_npy(path, dtype=dtype, fill_value=value, reserve=not no_reserve, **options)
     facts = report.facts(target.source)
     click.echo(json.dumps(facts) if as_json else report.lines(facts))
@@ -181,7 +222,7 @@ def create(
 @click.argument("scenarios")
 @click.argument("path")
 @click.option("--shape", callback=_shape, help="Of one row; else that of the first result.")
-@click.option("--dtype", help="Of the rows; else that of the first result.")
+@click.option("--dtype", type=_Dtype(), help="Of the rows; else that of the first result.")
 @click.option("--part", help='Do a share only: 3/100, or "auto" in a job array.')
 @click.option("--workers", type=int, default=0, help="Processes; 0 computes right here.")
 @click.option("--chunks", type=_Chunks(), default="auto", help="Rows that are lost at most.")
@@ -212,7 +253,11 @@ def fill(
 
     share = None if part is None else parse_part(part, os.environ)
     with click.open_file(scenarios) as file:
-        given = json.load(file)
+        try:
+            given = json.load(file)
+        except ValueError as error:
+            msg = f"{scenarios} is not JSON ({error})"
+            raise click.BadParameter(msg) from error
     calls = [_call(call) for call in given] if isinstance(given, list) else given
     with _processes(workers) as executor:
         done = sweep(_named(function), calls, path, executor=executor, part=share, **how)
@@ -236,7 +281,7 @@ def _named(function: str) -> Callable[..., Any]:
     sys.path.insert(0, "")
     try:
         return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         msg = f"{function!r} cannot be imported: {error}"
         raise click.BadParameter(msg) from error
 
@@ -283,13 +328,13 @@ def verify(path: str, as_json: bool, workers: int) -> None:
 
 
 @main.command()
-@click.argument("path")
+@_source_arguments
 @click.argument("out")
 @click.option("--axis", "axes", type=int, multiple=True, default=(0,), help="On which it slides.")
 @click.option("--size", "sizes", type=int, multiple=True, required=True, help="Rows of a window.")
 @click.option("--step", type=int, default=1, help="Rows from one window to the next.")
 @click.option("--reduce", default="mean", help="sum, mean, min, ..., median, or a quantile: 0.9")
-@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto")
+@click.option("--device", type=_DEVICES, default="auto")
 @click.option("--chunks", type=_Chunks(), default="auto", help="Of the result.")
 @click.option("--workers", "n_workers", type=int, help="Processes of a cluster; else threads.")
 @_as_json
@@ -301,7 +346,10 @@ def window(
     sizes: tuple[int, ...],
     reduce: str,
     n_workers: int | None,
-    **how: Any,
+    step: int,
+    device: str,
+    chunks: Any,
+    **source: Any,
 ) -> None:
     """Reduce sliding windows of PATH into OUT. Run it again, and it goes on where it stopped.
 
@@ -317,7 +365,10 @@ def window(
         msg = f"{len(axes)} --axis and {len(sizes)} --size were given; give one of each for an axis"
         raise click.UsageError(msg)
     lengths = dict(zip(axes, sizes, strict=True))
-    y = sliding_window(path, lengths, _quantile_or_name(reduce), **how)
+    x = path if source["dtype"] is None else _open(path, **source)
+    y = sliding_window(
+        x, lengths, _quantile_or_name(reduce), step=step, device=device, chunks=chunks
+    )
     with nullcontext() if n_workers is None else local_client(n_workers, dashboard_address=":0"):
         to_npy(y, out, resume=True)
     facts = report.facts(files.open_npy(out))
@@ -334,7 +385,7 @@ def _quantile_or_name(text: str) -> float | str:
 @main.command()
 @_source_arguments
 @click.option("--nbytes", callback=_nbytes, default="1GiB", help="How much is read each time.")
-@click.option("--rounds", type=int, default=3)
+@click.option("--rounds", type=click.IntRange(min=1), default=3)
 @_as_json
 def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> None:
     """Time every way of reading PATH, cold and warm."""
@@ -345,7 +396,9 @@ def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> 
 
 
 @main.command()
-@click.option("--nbytes", callback=_nbytes, default="256MiB", help="Size of the file, about.")
+@click.option(
+    "--nbytes", callback=_nbytes, default="256MiB", help="Size of the file, about; 20MiB or more."
+)
 @click.option("--workers", "n_workers", type=int, help="Processes; else one a GPU or a core.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Where to write.")
 @_as_json

@@ -22,6 +22,7 @@ import numpy as np
 
 from mmchunks.buffers import take
 from mmchunks.errors import SweepError
+from mmchunks.fitting import castable
 from mmchunks.interrupts import interrupts_held
 from mmchunks.journal import Journal
 from mmchunks.targets import open_target
@@ -126,6 +127,20 @@ class Receipt:
 
     interrupted: bool
     """Whether Ctrl-C ended it early."""
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """The ranges of rows that are on stable storage."""
+        return [(start, stop) for (start, stop), *_ in (record["done"] for record in self.done)]
+
+    @property
+    def records(self) -> list[Record]:
+        """What a journal says of it."""
+        failures = [
+            {"failed": failure.row, "error": failure.error, "traceback": failure.trace}
+            for failure in self.failures
+        ]
+        return [*self.done, *failures]
 
 
 @dataclass(kw_only=True)
@@ -303,6 +318,9 @@ def as_row(result: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
         result = result.get()
     # Only with the dtype in hand is a tuple one element of many fields, and not many of one.
     row = np.asarray(result, dtype=dtype if dtype is not None and dtype.names else None)
+    if dtype is not None and not hasattr(result, "dtype") and row.dtype.kind in "iu":
+        # Python's integers have no width of their own: those that do not fit are refused.
+        row = np.asarray(result, dtype) if dtype.kind in "iu" else row
     if row.dtype.hasobject:
         msg = f"the function returned {type(result).__name__}, which has no bytes to store"
         raise SweepError(msg)
@@ -320,7 +338,7 @@ def _place(job: Job, call: Call, out: np.ndarray[Any, Any]) -> None:
 
 def _put(row: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
     """Put a row into its place, if it is of its kind."""
-    if row.shape != out.shape or not np.can_cast(row.dtype, out.dtype, "same_kind"):
+    if row.shape != out.shape or not castable(row.dtype, out.dtype):
         msg = (
             f"the function returned shape {row.shape} of {row.dtype}, but rows have shape "
             f"{out.shape} of {out.dtype}"

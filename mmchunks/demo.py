@@ -84,7 +84,7 @@ def run(
     Parameters
     ----------
     nbytes : int
-        About how large the file is to be.
+        About how large the file is to be; 20 MiB at least.
     n_workers : int or None
         Processes of the cluster; by default one a GPU, or else one a core.
     folder : str or None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mmchunks.computing import raise_failure, stopping
 from mmchunks.errors import MMChunksError, SweepError
 from mmchunks.interrupts import interrupts_held
+from mmchunks.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +69,10 @@ class Driver:
     def take(self, receipt: Receipt) -> None:
         """Write a receipt down; raise if it ends the run."""
         self.note(receipt)
+        self.heed(receipt)
+
+    def heed(self, receipt: Receipt) -> None:
+        """Raise if a receipt ends the run."""
         if receipt.interrupted:
             raise KeyboardInterrupt
         if receipt.failures and self.job.on_error == "raise":
@@ -75,18 +80,18 @@ class Driver:
 
     def note(self, receipt: Receipt) -> None:
         """Write a receipt down."""
-        failures = [
-            {"failed": failure.row, "error": failure.error, "traceback": failure.trace}
-            for failure in receipt.failures
-        ]
         with interrupts_held() as came:
-            self.writer.append_many([*receipt.done, *failures])
-        rows = [(start, stop) for (start, stop), *_ in (record["done"] for record in receipt.done)]
-        self.done += rows
-        self.failed += [(failure.row, failure.row + 1) for failure in receipt.failures]
-        self.bar.advance(sum(b - a for a, b in rows) + len(failures), failed=len(failures))
+            self.writer.append_many(receipt.records)
+        self.count(receipt)
         if came:
             raise KeyboardInterrupt
+
+    def count(self, receipt: Receipt) -> None:
+        """Count a receipt that is written down."""
+        self.done += receipt.rows
+        self.failed += [(failure.row, failure.row + 1) for failure in receipt.failures]
+        failed = len(receipt.failures)
+        self.bar.advance(count(receipt.rows) + failed, failed=failed)
 
 
 @contextmanager

@@ -70,9 +70,11 @@ class Calls(Generic[Item, Result]):
         while self._in_flight:
             future = self._ended.get()
             self._in_flight.discard(future)
-            if not future.cancelled():
-                # Given before another is submitted, because a broken pool refuses that.
-                yield future.result()
+            if future.cancelled():  # not by us: what it was to do is not done
+                msg = "its executor cancelled a call that had not ended"
+                raise CancelledError(msg)
+            # Given before another is submitted, because a broken pool refuses that.
+            yield future.result()
             self._submit(1)
 
     def _submit(self, count: int) -> None:

@@ -18,12 +18,15 @@ import functools
 import math
 import operator
 from bisect import bisect_right
+from contextlib import suppress
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from mmchunks import transfers
+from mmchunks.files import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from mmchunks.selection import Selection
 
-__all__ = ["file_array", "selection_of"]
+__all__ = ["file_array", "files_read_by", "selection_of"]
 
 Chunks: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -65,6 +68,32 @@ def selection_of(array: Any) -> Selection | None:
         selection: Selection = array.selection
         return selection
     return None
+
+
+def files_read_by(array: Any) -> set[str]:
+    """Find the files that a dask array reads through mmchunks, whatever was computed from them.
+
+    Its tasks are walked as a scheduler walks them that sends them away: by pickling. Nothing is
+    read, and what cannot be pickled is passed over.
+    """
+    import cloudpickle  # type: ignore[import-untyped]
+
+    paths = set()
+
+    class Walk(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, part: Any) -> Any:
+            if isinstance(part, Source):
+                paths.add(part.path)
+                return str, ()
+            if isinstance(part, np.ndarray) and not part.dtype.hasobject:
+                return str, ()  # may be large, and leads nowhere
+            return super().reducer_override(part)
+
+    walk = Walk(SimpleNamespace(write=len))
+    for task in array.__dask_graph__().values():
+        with suppress(Exception):
+            walk.dump(task)
+    return paths
 
 
 @functools.cache

@@ -7,6 +7,7 @@ bytes. Whoever reads through it opens the file anew, and is told when it is anot
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -215,7 +216,7 @@ def open_npy(path: str | os.PathLike[str], *, max_header_size: int = MAX_HEADER_
     doubt = _unfinished(source)
     if doubt is None:
         return source
-    warnings.warn(doubt, stacklevel=2)
+    warnings.warn(doubt, stacklevel=_callers())
     return replace(source, filling=True)
 
 
@@ -249,8 +250,8 @@ def open_raw(
         A file of a mounted file system.
     dtype : DTypeLike
         Type of one element, byte order included; or the SigMF name of a radio recording's samples,
-        such as ``"ci16_le"``. Complex samples are read as complex64 (cf64 as complex128), values
-        as stored.
+        such as ``"ci16_le"``. Complex samples are read as complex64 (cf64 as complex128), neither
+        scaled nor shifted; complex64 holds integers of 24 bits exactly, and rounds longer ones.
     shape : int or sequence of int, optional
         Lengths of the axes. One of them may be -1: as many as there are to the end of the file.
         None means ``-1``, one axis to the end.
@@ -298,6 +299,14 @@ def open_raw(
             raise LayoutError(msg) from error
         path = os.path.realpath(name)
         return Source(path=path, layout=layout, identity=identity, samples=samples)
+
+
+def _callers() -> int:
+    """Count the frames up to the first that is not ours: the one that a warning is about."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "mmchunks":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _unfinished(source: Source) -> str | None:

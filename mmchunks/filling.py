@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks.errors import PlanError
+from mmchunks.filearray import files_read_by
 from mmchunks.journal import Journal
 from mmchunks.progress import progress_bar
 from mmchunks.records import Ledger
@@ -82,7 +83,8 @@ def to_npy(
     Raises
     ------
     PlanError
-        If chunk sizes are unknown, or the array does not fit the region.
+        If chunk sizes are unknown, the array does not fit the region, or it reads the very file
+        that would be overwritten.
     FileExistsError
         If the file is there, without `resume` or `overwrite`.
     JournalError
@@ -107,6 +109,7 @@ def to_npy(
             msg = f"{path}: region= writes into a file as it is; it knows no resume= or overwrite="
             raise PlanError(msg)
         target = open_target(path)
+        _require_not_read(dask_array, path)
         corner = _corner(target, region, dask_array.shape)
         journal = None
     else:
@@ -139,6 +142,8 @@ def _begun(array: Any, path: str, *, resume: bool, overwrite: bool) -> tuple[Jou
         "chunks": [list(sizes) for sizes in array.chunks],
     }
     if overwrite and not resume:
+        if os.path.exists(path):
+            _require_not_read(array, path)
         # Its journal goes with the file that goes.
         create_npy(path, array.shape, array.dtype, overwrite=True)
         journal = Journal.create(path, settings)
@@ -159,7 +164,7 @@ def _delayed(
     if journal is not None:
         done = Ledger.read(journal.records()).boxes
         with journal.writer() as writer:
-            note_begin(journal, writer)
+            note_begin(journal, writer, alone=True)
         journal = Journal(path=journal.path)  # tasks travel without the settings that were read
     run = uuid.uuid4().hex  # makes names that no scheduler has seen, so that none skips a write
     receipts = array.map_blocks(
@@ -190,6 +195,7 @@ def _write(
     began = time.perf_counter()
     place = block_info[0]["array-location"]
     box = [(start + at, stop + at) for (start, stop), at in zip(place, corner, strict=True)]
+    _require_promised_shape(target, box, block)
     receipt = {"done": box} | target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
     if journal is not None:
         receipt["seconds"] = round(time.perf_counter() - began, 6)
@@ -199,6 +205,17 @@ def _write(
     gone = np.empty((1,) * len(box), object)
     gone[...] = receipt
     return gone
+
+
+def _require_promised_shape(target: Target, box: list[tuple[int, int]], block: Any) -> None:
+    """Refuse a block of another shape than dask was told, which would be broadcast or fail late."""
+    promised = tuple(stop - start for start, stop in box)
+    if np.shape(block) != promised:
+        msg = (
+            f"{target.path}: block {box} has shape {np.shape(block)}, its chunks promise {promised}; "
+            "say the chunks that the blocks really have, as map_blocks(..., chunks=...)"
+        )
+        raise PlanError(msg)
 
 
 @functools.lru_cache(maxsize=1)
@@ -283,6 +300,15 @@ def _warn_of_shared_pages(target: Target, boxes: list[Box]) -> None:
         f"rechunk({{{axes}}}) first"
     )
     warnings.warn(msg, stacklevel=3)
+
+
+def _require_not_read(array: Any, path: str) -> None:
+    """Refuse to write where the array reads: its blocks would be made of what is there no more."""
+    if path in files_read_by(array):
+        msg = (
+            f"{path}: the array reads this file; write elsewhere, and rename the result if need be"
+        )
+        raise PlanError(msg)
 
 
 def _require_known_chunks(array: Any, path: str) -> None:

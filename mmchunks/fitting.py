@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mmchunks.layout import Layout, Region
 
-__all__ = ["as_array", "check_cast", "fitted", "slabs", "split_region"]
+__all__ = ["as_array", "castable", "check_cast", "fitted", "slabs", "split_region"]
 
 
 def split_region(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[int | slice, ...]]:
@@ -88,7 +88,7 @@ def as_array(block: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     own = hasattr(block, "dtype")
     array = np.asarray(block, None if own or not dtype.names else dtype)
     # Python's integers and strings have no width of their own: those that do not fit are refused.
-    if not own and array.dtype.kind in "biuSU":
+    if not own and array.dtype.kind in "biuSU" and not _cuts_text(array.dtype, dtype):
         array = np.asarray(block, dtype)
     check_cast(array.dtype, dtype)
     return array
@@ -100,14 +100,33 @@ def check_cast(found: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     Raises
     ------
     TypeError
-        If it is not NumPy's "same_kind".
+        If it is not `castable`.
     """
-    if not np.can_cast(found, dtype, casting="same_kind"):
+    if not castable(found, dtype):
         msg = (
             f"the file holds {dtype}, the block is {found}, of which something may be lost; "
             f"pass block.astype({str(dtype)!r}) if that is meant"
         )
         raise TypeError(msg)
+
+
+def castable(found: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether a cast is NumPy's "same_kind", and cuts no text short, which NumPy counts as that.
+
+    Examples
+    --------
+    >>> castable(np.dtype("f8"), np.dtype("f4")), castable(np.dtype("U9"), np.dtype("U4"))
+    (True, False)
+    """
+    return np.can_cast(found, dtype, casting="same_kind") and not _cuts_text(found, dtype)
+
+
+def _cuts_text(found: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether text of one dtype may be too long for another."""
+    nbytes = {"U": 4, "S": 1}  # of a character
+    if found.kind not in nbytes or dtype.kind not in nbytes:
+        return False
+    return found.itemsize // nbytes[found.kind] > dtype.itemsize // nbytes[dtype.kind]
 
 
 def fitted(

@@ -239,15 +239,20 @@ class Writer:
             if self._failed:
                 msg = f"{self._path}: an earlier record was lost; open another writer"
                 raise OSError(msg)
-            self._failed = True
-            # One call, so that nothing of another thread comes between; once, because the kernel
-            # reports a lost write to the first flush only.
-            written = os.write(self._fd, text)
+            try:
+                # One call, so that nothing of another thread comes between; once, because the
+                # kernel reports a lost write to the first flush only.
+                written = os.write(self._fd, text)
+                if written == len(text):
+                    os.fdatasync(self._fd)
+            except OSError as error:  # not Ctrl-C, which comes before a write or after it
+                self._failed = True
+                msg = f"{self._path}: a record is lost: {(error.strerror or '').lower()}"
+                raise OSError(error.errno, msg) from error
             if written < len(text):
+                self._failed = True
                 msg = f"{self._path}: {written:,} of {len(text):,} bytes were written; is it full?"
                 raise OSError(msg)
-            os.fdatasync(self._fd)
-            self._failed = False
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -154,7 +154,7 @@ def from_raw(
         A file on a mounted file system.
     dtype : dtype or str
         Type of one element as stored; or the SigMF name of a radio recording's samples, such as
-        ``"ci16_le"``, which become complex64 (cf64 complex128), values as stored.
+        ``"ci16_le"``, which become complex64 (cf64 complex128), neither scaled nor shifted.
     shape : int or sequence of int, optional
         By default one axis that reaches to the end of the file.
     chunks : int, tuple, dict, str, -1 or None

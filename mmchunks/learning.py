@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import math
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,9 @@ from mmchunks.computing import (
     call_for,
     raise_failure,
 )
+from mmchunks.errors import JournalError
 from mmchunks.records import Ledger
-from mmchunks.resuming import begin, dtype_text
+from mmchunks.resuming import begin, dtype_text, watched
 from mmchunks.units import choose_unit_rows, missing
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ class Limits:
         )
 
 
-def learn(job: Job, settings: dict[str, Any], rows: int, limits: Limits, unit: Unit) -> Receipt:
+def learn(
+    job: Job, settings: dict[str, Any], rows: int, limits: Limits, alone: bool, unit: Unit
+) -> Receipt:
     """Compute the first rows, begin the work as they show it to be, and write them.
 
     Parameters
@@ -81,13 +85,15 @@ def learn(job: Job, settings: dict[str, Any], rows: int, limits: Limits, unit: U
         How many scenarios there are.
     limits : Limits
         How large a unit may be.
+    alone : bool
+        Whether no other driver may be at work.
     unit : Unit
         The first scenarios that this process is to compute.
 
     Returns
     -------
     Receipt
-        For the rows that were written. The file and its journal are there.
+        For the rows that were written, which the journal has already. File and journal are there.
 
     Raises
     ------
@@ -121,12 +127,16 @@ def learn(job: Job, settings: dict[str, Any], rows: int, limits: Limits, unit: U
         "unit_rows": limits.unit_rows(rows, row_nbytes, pace),
     }
     journal, target = begin(job.path, settings)
-    done = Ledger.read(journal.records()).rows
     mine = (unit.start, unit.start + block.filled)
-    if missing(mine, done) != [mine]:
-        # Another driver was faster, and these rows are its own by now.
-        return Receipt(done=[], failures=[], interrupted=block.interrupted)
-    return block.write(target)
+    receipt = Receipt(done=[], failures=[], interrupted=block.interrupted)
+    # Another driver that was faster has these rows, maybe other ones from a function that draws
+    # random numbers: they are written and written down as a driver does it, or not at all.
+    with suppress(JournalError), journal.lock(force=False) if alone else nullcontext():
+        if missing(mine, Ledger.read(journal.records()).rows) == [mine]:
+            with watched(journal, target, alone=alone) as writer:
+                receipt = block.write(target)
+                writer.append_many(receipt.records)
+    return receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

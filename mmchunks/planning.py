@@ -129,8 +129,14 @@ def plan_for(
 
 def _opened(path_or_source: Any) -> Any:
     """Open what is only a path."""
-    if not isinstance(path_or_source, (str, os.PathLike)):
+    if isinstance(path_or_source, Layout) or hasattr(path_or_source, "layout"):
         return path_or_source
+    if not isinstance(path_or_source, str | os.PathLike):
+        msg = (
+            f"a {type(path_or_source).__name__} is no file; pass a path, or what open_npy, open_raw "
+            "or open_target gives"
+        )
+        raise TypeError(msg)
     from mmchunks.files import MAX_HEADER_NBYTES, open_source
 
     return open_source(path_or_source, max_header_size=MAX_HEADER_NBYTES)

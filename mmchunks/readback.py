@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.executors import Calls
-from mmchunks.targets import open_target
+from mmchunks.files import MAX_HEADER_NBYTES, open_source
+from mmchunks.targets import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,7 +55,9 @@ def _batches(done: Iterable[Record]) -> Iterable[list[Record]]:
 
 def _damaged(path: str, records: list[Record]) -> list[Record]:
     """Read chunks again, and give the records of those that differ."""
-    target = open_target(path)
+    # Not `open_target`: whoever may only read the file may verify it.
+    source = open_source(path, max_header_size=MAX_HEADER_NBYTES)
+    target = Target(replace(source, filling=True), "auto")
     return [
         r
         for r in records

@@ -1,6 +1,7 @@
 """What do the lines of a journal say is done? The forms of the lines, and what they add up to.
 
-    {"began": {"device": 8, "inode": 77, "nbytes": 4576}}   a run begins to write this file
+    {"began": {"device": 8, "inode": 77, "nbytes": 4576},   a run begins to write this file
+     "alone": true}                                         and all earlier ones are over
     {"done": [[0, 64]], "nbytes": ..., "checksum": ...}     these rows are on stable storage
     {"done": [[0, 64], [8, 16]], ...}                       or this block, of several axes
     {"failed": 7, "error": ..., "traceback": ...}           this row was tried in vain
@@ -50,8 +51,8 @@ class Ledger:
     began: tuple[Record, ...]
     """The records with which runs began."""
 
-    ended: tuple[int, ...]
-    """The file's time of change in ns, as the runs that were not killed left it."""
+    ended: tuple[Record, ...]
+    """The records of the file's time of change in ns, as the runs that were not killed left it."""
 
     settled: frozenset[Box]
     """The chunks whose fragments of shared pages were written by the pages' owner."""
@@ -66,15 +67,16 @@ class Ledger:
                     by_kind.setdefault(kind, []).append(record)
         done = tuple(by_kind.get("done", ()))
         failed = {record["failed"]: record for record in by_kind.get("failed", ())}
-        for record in done if failed else ():
-            start, stop = record["done"][0]
-            for row in [row for row in failed if start <= row < stop]:
-                del failed[row]
+        if failed:
+            rows = (record["done"][0] for record in done)
+            left = missing((0, max(failed) + 1), ((start, stop) for start, stop in rows))
+            stays = {row for start, stop in left for row in range(start, stop)}
+            failed = {row: record for row, record in failed.items() if row in stays}
         return cls(
             done=done,
             failed=failed,
             began=tuple(by_kind.get("began", ())),
-            ended=tuple(record["ended"] for record in by_kind.get("ended", ())),
+            ended=tuple(by_kind.get("ended", ())),
             settled=frozenset(
                 as_box(box) for record in by_kind.get("settled", ()) for box in record["settled"]
             ),
@@ -106,7 +108,11 @@ class Ledger:
     @property
     def left_alone_since(self) -> int | None:
         """The file's time of change when its last run ended; None while one runs or was killed."""
-        return max(self.ended) if self.ended and len(self.ended) == len(self.began) else None
+        since = max((r["time"] for r in self.began if r.get("alone")), default=0)
+        began, ended = (
+            [r for r in records if r["time"] >= since] for records in (self.began, self.ended)
+        )
+        return max(r["ended"] for r in ended) if ended and len(ended) == len(began) else None
 
 
 def as_box(bounds: Iterable[Iterable[int]]) -> Box:

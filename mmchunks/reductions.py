@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -149,7 +150,9 @@ def result_dtype(dtype: np.dtype[Any], reduce: Reduce) -> np.dtype[Any]:
     function = as_function(np, reduce)
     window = np.zeros((1, 1), dtype)
     if callable(reduce):
-        return np.asarray(function(window, axis=-1)).dtype
+        with warnings.catch_warnings():  # it may be surprised by so short a window
+            warnings.simplefilter("ignore")
+            return np.asarray(function(window, axis=-1)).dtype
     try:
         return np.asarray(function(window, axis=-1)).dtype
     except TypeError as error:

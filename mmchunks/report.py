@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from mmchunks import mounts, pagecache
@@ -12,12 +13,14 @@ if TYPE_CHECKING:
 
     from mmchunks.checking import Status, VerifyReport
     from mmchunks.files import Source
+    from mmchunks.plans import Plan
     from mmchunks.sweeping import SweepReport
 
 __all__ = [
     "demo_line",
     "facts",
     "lines",
+    "plan_facts",
     "quantity",
     "rate_lines",
     "status_facts",
@@ -79,6 +82,20 @@ def quantity(nbytes: float) -> str:
             break
         nbytes /= 1024
     return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
+
+
+def plan_facts(plan: Plan, way: str | None) -> dict[str, Any]:
+    """Collect what a plan decided, for programs; ``Plan.from_json`` takes the part "plan"."""
+    return {
+        "plan": json.loads(plan.to_json()),
+        "chunks": len(plan),
+        "numblocks": list(plan.numblocks),
+        "chunk_shape": list(plan.layout.block_shape(plan[0].region)) if len(plan) else None,
+        "alignment": plan.alignment.outcome,
+        "reason": plan.alignment.reason,
+        "shared_pages": plan.shared_pages,
+        "io": way,
+    }
 
 
 def sweep_line(done: SweepReport) -> str:
@@ -154,7 +171,7 @@ def rate_lines(rates: Mapping[str, Mapping[str, float]]) -> str:
             f"{rate[state]:9.2f}{'*' if rate[state] == best[state] else ' '}" for state in best
         )
         rows.append(f"{way:8s} {' '.join(cells)}")
-    return "\n".join(rows)
+    return "\n".join([*rows, "* the fastest; auto chooses one of the others before each read"])
 
 
 def demo_line(measured: Mapping[str, Any]) -> str:

@@ -31,9 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mmchunks.journal import Writer
+    from mmchunks.layout import Layout
     from mmchunks.records import Record
 
-__all__ = ["begin", "begun", "carry_on", "dtype_text", "note_begin", "note_end", "watched"]
+__all__ = [
+    "begin",
+    "begun",
+    "carry_on",
+    "dtype_text",
+    "note_begin",
+    "note_end",
+    "require_layout",
+    "watched",
+]
 
 
 def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
@@ -146,12 +156,7 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
         with suppress(FileExistsError):  # another part was faster, with the same settings
             create_npy(path, settings["shape"], dtype, order=settings["order"])
     target = open_target(path)
-    layout = target.layout
-    found = {"shape": [*layout.shape], "dtype": dtype_text(layout.dtype), "order": layout.order}
-    what = _difference({key: settings[key] for key in found}, found)
-    if what:
-        msg = f"{path}: is not the file that was begun: {what}; bring that one back"
-        raise StaleFileError(msg)
+    require_layout(path, target.layout, settings)
     _require_same_file(path, ledger)
     if ledger.left_alone_since not in {None, _modified_ns(path)}:
         bad = damaged(path, ledger.whole, executor)
@@ -162,6 +167,21 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
             )
             raise StaleFileError(msg)
     return target
+
+
+def require_layout(path: str, layout: Layout, settings: Record) -> None:
+    """Refuse a file whose header says something else than the settings of its journal.
+
+    Raises
+    ------
+    StaleFileError
+        It names what differs.
+    """
+    found = {"shape": [*layout.shape], "dtype": dtype_text(layout.dtype), "order": layout.order}
+    what = _difference({key: settings[key] for key in found}, found)
+    if what:
+        msg = f"{path}: is not the file that was begun: {what}; bring that one back"
+        raise StaleFileError(msg)
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
@@ -195,7 +215,7 @@ def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer
     """
     try:
         with journal.writer() as writer:
-            note_begin(journal, writer)
+            note_begin(journal, writer, alone=alone)
             yield writer
     except OSError:
         raise  # of a disk that fails nothing is known, least of all that it was left alone
@@ -205,9 +225,9 @@ def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer
     note_end(journal, target, [], alone=alone)
 
 
-def note_begin(journal: Journal, writer: Writer) -> None:
-    """Write down which file a run is about to write."""
-    writer.append({"began": _identity(journal.path)})
+def note_begin(journal: Journal, writer: Writer, *, alone: bool) -> None:
+    """Write down which file a run is about to write, and whether all earlier ones are over."""
+    writer.append({"began": _identity(journal.path), "alone": alone})
 
 
 def note_end(journal: Journal, target: Target, seen: list[Record], *, alone: bool) -> None:

@@ -181,6 +181,12 @@ def _selection(x: Any, device: str) -> Selection | None:
         x = files.open_npy(x)
     if isinstance(x, Source):
         return select(x, field=None, io="auto", device=chosen_device(device))
+    if not hasattr(x, "dask"):
+        msg = (
+            f"cannot slide over a {type(x).__name__}; pass a path, a Source, or a dask array "
+            "(dask.array.from_array makes one of an array in memory)"
+        )
+        raise TypeError(msg)
     return selection_of(x)
 
 

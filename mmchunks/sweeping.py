@@ -181,13 +181,14 @@ def sweep(
     if journal is None:
         if rows[0] == rows[1] and calls:
             return SweepReport(path=path, done=0, skipped=0, failed=0, seconds=0.0)
-        journal, first = _begin(job, calls, rows, settings, limits, executor)
+        journal, first = _begin(job, calls, rows, settings, limits, executor, alone=part is None)
     with journal.lock(force=force) if part is None else nullcontext():
         target = carry_on(journal, executor=executor)
         job = dataclasses.replace(job, shape=target.shape[1:], dtype=target.dtype)
         before = Ledger.read(journal.records()).rows
         left = missing(rows, before)
-        skipped = rows[1] - rows[0] - count(left)
+        learnt = [] if first is None else first.rows
+        skipped = rows[1] - rows[0] - count(left) - count(learnt)
         with (
             watched(journal, target, alone=part is None) as writer,
             progress_bar(
@@ -196,7 +197,8 @@ def sweep(
         ):
             driver = Driver(job=job, writer=writer, bar=bar)
             if first is not None:
-                driver.take(first)
+                driver.count(first)
+                driver.heed(first)
                 left = missing(rows, before + driver.done + driver.failed)
             units = _units(calls, left, journal.settings["unit_rows"])
             with losses_named(path):
@@ -217,6 +219,8 @@ def _begin(
     settings: dict[str, Any],
     limits: Limits,
     executor: Any,
+    *,
+    alone: bool,
 ) -> tuple[Journal, Receipt | None]:
     """Make the file and its journal, with the first rows in it."""
     if not calls:
@@ -226,7 +230,7 @@ def _begin(
         learnt = {"shape": [0, *job.shape], "dtype": dtype_text(job.dtype), "unit_rows": 1}
         return begin(job.path, settings | learnt)[0], None
     unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
-    look = functools.partial(learn, job, settings, len(calls), limits)
+    look = functools.partial(learn, job, settings, len(calls), limits, alone)
     with losses_named(job.path):
         (receipt,) = Calls(executor, look, [unit])
     return Journal.open(job.path), receipt
@@ -243,17 +247,19 @@ def _limits(chunks: int | str, rows: int) -> Limits:
     if chunks == "auto":
         return Limits(rows=None, nbytes=_UNIT_NBYTES, seconds=_UNIT_SECONDS, look=_LOOK_SECONDS)
     forever = (math.inf, math.inf)
+    msg = f'chunks of a sweep are rows: 1 or more, -1 for all, "auto" or "16 MiB"; got {chunks!r}'
     if isinstance(chunks, str):
         from dask.utils import parse_bytes
 
-        return Limits(rows=None, nbytes=parse_bytes(chunks), seconds=forever, look=math.inf)
+        try:
+            nbytes = parse_bytes(chunks)
+        except ValueError as error:
+            raise PlanError(msg) from error
+        return Limits(rows=None, nbytes=nbytes, seconds=forever, look=math.inf)
     if chunks == -1:
         chunks = max(rows, 1)
     chunks = operator.index(chunks)
     if chunks < 1:
-        msg = (
-            f'chunks of a sweep are rows: 1 or more, -1 for all, "auto" or "16 MiB"; got {chunks!r}'
-        )
         raise PlanError(msg)
     return Limits(rows=chunks, nbytes=_UNIT_NBYTES, seconds=forever, look=math.inf)
 
@@ -278,6 +284,9 @@ def _require_sense(job: Job) -> None:
     """Refuse arguments that no sweep can have."""
     if job.on_error not in {"raise", "record"}:
         msg = f'on_error is {job.on_error!r}; write "raise" or "record"'
+        raise PlanError(msg)
+    if job.retries < 0:
+        msg = f"retries is {job.retries}; write 0 or more"
         raise PlanError(msg)
     if job.into and (job.shape is None or job.dtype is None):
         msg = "into=True hands out rows to fill, so it needs their shape= and dtype="

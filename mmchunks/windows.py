@@ -92,7 +92,13 @@ def _is_count(given: object) -> bool:
 
 def _by_axis(ndim: int, given: Any, what: str) -> dict[int, int]:
     found: dict[int, int] = {}
+    if not hasattr(given, "items"):
+        msg = f"{what} must be a whole number of rows, or {{axis: rows}}, got {given!r}"
+        raise PlanError(msg)
     for axis, rows in given.items():
+        if not _is_count(rows):
+            msg = f"{what} of axis {axis} must be a whole number of rows, got {rows!r}"
+            raise PlanError(msg)
         if not -ndim <= axis < ndim:
             msg = f"{what} names axis {axis}, the array has {ndim} axes"
             raise PlanError(msg)

@@ -2,16 +2,19 @@
 
 import multiprocessing
 import os
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
 import pytest
 
 from mmchunks.checking import status, verify
-from mmchunks.errors import JournalError, MMChunksError
+from mmchunks.errors import JournalError, MMChunksError, StaleFileError
 from mmchunks.filling import to_npy
 from mmchunks.journal import Journal
+from mmchunks.records import Ledger
 from mmchunks.sweeping import sweep
 
 
@@ -127,3 +130,25 @@ def test_a_file_of_another_length_is_not_verified(out):
     os.truncate(out, os.path.getsize(out) - 1)
     with pytest.raises(MMChunksError):
         verify(out)
+
+
+def test_a_header_that_says_something_else_is_not_verified(out):
+    sweep(halves, [(x,) for x in range(4)], out)
+    text = Path(out).read_bytes()
+    Path(out).write_bytes(text.replace(b"<f8", b"<i8"))
+    with pytest.raises(StaleFileError, match=r"dtype was \"'<f8'\", now it is \"'<i8'\""):
+        verify(out)
+
+
+def test_a_file_that_may_only_be_read_is_verified(out, monkeypatch):
+    sweep(halves, [(x,) for x in range(4)], out)
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    assert verify(out).ok
+
+
+def test_many_failures_beside_many_chunks_are_added_up_at_once():
+    lines = [{"failed": 2 * i + 1} for i in range(30_000)]
+    lines += [{"done": [[2 * i, 2 * i + 1]]} for i in range(30_000)] + [{"done": [[1, 4]]}]
+    began = time.perf_counter()
+    assert sorted(Ledger.read(lines).failed) == list(range(5, 60_000, 2))
+    assert time.perf_counter() - began < 5

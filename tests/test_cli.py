@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,8 +71,12 @@ def test_plan_takes_dasks_chunks(run, ramp, chunks, expected):
     from mmchunks.plans import Plan
 
     assert "1000" in run("plan", ramp[0], "--chunks", chunks).replace(",", "")
-    plan = run("plan", ramp[0], "--chunks", chunks, "--json", "--align", "none")
-    assert len(Plan.from_json(plan)) == expected
+    facts = json.loads(run("plan", ramp[0], "--chunks", chunks, "--json", "--align", "none"))
+    assert len(Plan.from_json(json.dumps(facts["plan"]))) == facts["chunks"] == expected
+    assert facts["shared_pages"] >= 0
+
+
+FILES = "nothing.npy", "scenarios.json"  # an error that begins with a file is none of usage
 
 
 @pytest.mark.parametrize(
@@ -82,12 +87,21 @@ def test_plan_takes_dasks_chunks(run, ramp, chunks, expected):
         (("fill", "no.such.module:f", "scenarios.json", "out.npy"), "cannot be imported"),
         (("fill", "json", "scenarios.json", "out.npy"), "write module:name"),
         (("create", "x.npy", "--shape", "a,b", "--dtype", "f4"), "is no shape"),
+        (("create", "x.npy", "--shape", "3", "--dtype", "abc"), "is no dtype"),
+        (("create", "x.npy", "--shape", "3", "--dtype", "i4", "--fill-value", "abc"), "is no i4"),
+        (("fill", "cli_model:product", "cli_model.py", "out.npy"), "is not JSON"),
+        (("fill", "broken_model:f", "scenarios.json", "out.npy"), "cannot be imported"),
+        (("info", "scenarios.json", "--dtype", "foo"), "is no dtype"),
+        (("plan", "scenarios.json", "--device", "foo"), "'foo' is not one of"),
+        (("plan", "scenarios.json", "--chunks", "[3"), "is not JSON"),
+        (("bench", "x.npy", "--rounds", "0"), "x>=1"),
         (("bench", "x.npy", "--nbytes", "many"), "many"),
         (("window", "a.npy", "b.npy", "--axis", "0", "--axis", "1", "--size", "3"), "1 --size"),
     ],
 )
 def test_mistakes_are_one_sentence(run, sweep, arguments, sentence):
-    output = run(*arguments, code=2 if arguments[0] in {"fill", "create", "bench", "window"} else 1)
+    Path("broken_model.py").write_text("def f(:")
+    output = run(*arguments, code=1 if sentence.startswith(tuple(FILES)) else 2)
     assert sentence in output
     assert "Traceback" not in output
 

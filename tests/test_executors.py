@@ -1,7 +1,7 @@
 """Calls on any executor: every result once, in the order in which they end."""
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
@@ -44,6 +44,21 @@ def test_what_a_call_raises_is_raised_and_the_others_can_still_be_had(executor):
         results.extend(calls)
     results.extend(calls)
     assert sorted(results) == [0.5, 1.0]
+
+
+class Forgetful:
+    """An executor that is shut down before it begins, as a cluster that restarts."""
+
+    def submit(self, _func, _item):
+        future = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return future
+
+
+def test_a_call_that_its_executor_cancels_is_not_taken_for_done():
+    with pytest.raises(CancelledError, match="cancelled a call"):
+        list(Calls(Forgetful(), abs, [1, 2]))
 
 
 def test_the_rest_are_those_in_flight_without_the_ones_that_fail():

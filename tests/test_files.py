@@ -433,13 +433,17 @@ def test_an_order_that_is_none_is_refused(samples):
         open_raw(samples, "u1", order="A")
 
 
-@pytest.mark.parametrize("read", [mmchunks.open_npy, mmchunks.from_npy, mmchunks.load])
+@pytest.mark.parametrize(
+    "read",
+    [mmchunks.open_npy, mmchunks.from_npy, mmchunks.load, lambda p: mmchunks.sliding_window(p, 2)],
+)
 def test_an_incomplete_target_is_read_with_a_warning(tmp_path, read):
     path = str(tmp_path / "out.npy")
     scenarios = [(7, 2), (8, 3), (1, 0)]
     mmchunks.sweep(divmod, scenarios, path, on_error="record", progress=False)
-    with pytest.warns(UserWarning, match=r"out\.npy: only 2 of 3 rows are done \(66\.7%\)"):
+    with pytest.warns(UserWarning, match=r"out\.npy: only 2 of 3 rows are done \(66\.7%\)") as seen:
         read(path)
+    assert seen[0].filename == __file__
     mmchunks.plan(path)  # says nothing of the data
     os.utime(path)
     with pytest.warns(UserWarning, match="only 2 of 3"):

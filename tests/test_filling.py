@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,6 +22,8 @@ from mmchunks.checking import status, verify
 from mmchunks.errors import JournalError, MMChunksError, PlanError
 from mmchunks.filling import to_npy
 from mmchunks.journal import Journal
+from mmchunks.lazy import from_npy, from_npy_stack
+from mmchunks.sliding import sliding_window
 
 VALUES = np.arange(60 * 50, dtype="f4").reshape(60, 50)
 
@@ -153,6 +156,12 @@ def test_a_second_driver_is_refused(out):
         to_npy(array, out, resume=True)
 
 
+def test_a_block_of_another_shape_than_promised_is_refused(out):
+    sums = da.ones(20, chunks=10).map_blocks(lambda block: block.sum(keepdims=True))
+    with pytest.raises(PlanError, match=r"has shape \(1,\), its chunks promise \(10,\)"):
+        to_npy(sums, out, progress=False)
+
+
 def test_unknown_chunks_are_refused_in_a_sentence(out):
     array = da.from_array(VALUES, chunks=20)
     with pytest.raises(MMChunksError, match=r"call its compute_chunk_sizes\(\) first"):
@@ -222,3 +231,34 @@ def test_the_progress_line_counts_every_block_once(out, monkeypatch):
         to_npy(da.arange(50, chunks=10).map_blocks(slow, dtype="i8", name="slow"), out)
     assert sum(seen) == 5
     assert len(seen) > 3
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda path: from_npy(path, chunks=(20, -1)),
+        lambda path: from_npy(path, chunks=(20, -1)).sum(axis=1) * 2,
+        lambda path: sliding_window(path, {0: 3}, "mean"),
+        lambda path: from_npy_stack([path, path]).map_blocks(
+            lambda block, _lock: block + 1, threading.Lock()
+        ),
+    ],
+    ids=["itself", "computed from it", "windows", "stacked, beside what cannot be pickled"],
+)
+def test_a_file_is_never_overwritten_by_an_array_that_reads_it(out, work):
+    np.save(out, VALUES)
+    array = work(out)
+    with pytest.raises(PlanError, match=r"^/.*reads this file; write elsewhere"):
+        to_npy(array, out, overwrite=True)
+    np.testing.assert_array_equal(np.load(out), VALUES)
+    elsewhere = out.replace("out", "elsewhere")
+    to_npy(array, elsewhere)
+    to_npy(array, elsewhere, overwrite=True)
+    np.testing.assert_array_equal(np.load(elsewhere), array.compute())
+
+
+def test_a_region_of_the_file_that_the_array_reads_is_refused(out):
+    np.save(out, VALUES)
+    with pytest.raises(PlanError, match="reads this file"):
+        to_npy(from_npy(out)[:30] * 2, out, region=np.s_[30:])
+    np.testing.assert_array_equal(np.load(out), VALUES)

@@ -143,6 +143,34 @@ def test_a_writer_that_lost_a_record_writes_no_other(journal, monkeypatch):
     assert rows(journal) == [[0, 1], [3, 4]]
 
 
+def test_ctrl_c_in_the_middle_loses_no_record_and_no_writer(journal, monkeypatch):
+    sync = os.fdatasync
+
+    def interrupted(fd):
+        sync(fd)
+        raise KeyboardInterrupt
+
+    with journal.writer() as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                writer.append({"rows": [0, 1]})
+        writer.append({"rows": [1, 2]})
+    assert rows(journal) == [[0, 1], [1, 2]]
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(journal, monkeypatch):
+    def full(fd, text):
+        raise OSError(28, "No space left on device")
+
+    with journal.writer() as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            with pytest.raises(OSError, match=r"\.jsonl: a record is lost: no space") as caught:
+                writer.append({"rows": [0, 1]})
+        assert caught.value.errno == 28
+
+
 def test_a_failed_flush_is_not_asked_again(journal, monkeypatch):
     asked = []
 

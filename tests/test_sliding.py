@@ -155,6 +155,12 @@ def test_what_cannot_be_is_a_sentence(ramp):
         mm.sliding_window(path, 3, "mode")
     with pytest.raises(mm.PlanError, match="axis 2"):
         mm.sliding_window(path, {2: 3})
+    with pytest.raises(mm.PlanError, match="window must be a whole number of rows"):
+        mm.sliding_window(path, 2.5)
+    with pytest.raises(mm.PlanError, match="step of axis 0 must be a whole number"):
+        mm.sliding_window(path, {0: 2}, step={0: 1.5})
+    with pytest.raises(TypeError, match="cannot slide over a ndarray; pass a path"):
+        mm.sliding_window(np.zeros(5), 2)
     with pytest.raises(mm.PlanError, match="fewer than"):
         mm.sliding_window(da.ones(5), 6)
 

@@ -161,6 +161,15 @@ def test_a_cast_that_may_lose_something_is_refused(target):
         target[0] = [1, 2, 3]
 
 
+def test_text_that_is_too_long_is_refused(tmp_path):
+    target = create_npy(tmp_path / "text.npy", 2, "U3")
+    target[0] = "abc"
+    for text in ("abcd", np.array("abcd")):
+        with pytest.raises(TypeError, match="the file holds <U3, the block is <U4"):
+            target[1] = text
+    assert target[:].tolist() == ["abc", ""]
+
+
 def test_steps_and_new_axes_are_refused(target):
     for index in (slice(None, None, 2), slice(None, None, -1), None):
         with pytest.raises(LayoutError, match="no steps and no new axes"):

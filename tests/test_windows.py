@@ -316,3 +316,10 @@ def test_windows_are_counted_as_numpy_counts_them(rows, length, step):
     assert window_count(rows, length, step, axis=0) == len(
         sliding_window_view(np.zeros(rows), length)[::step]
     )
+
+
+def test_a_function_is_not_warned_of_when_it_is_tried():
+    def roughness(windows, axis):
+        return np.abs(np.diff(windows, axis=-1)).mean(axis=axis)
+
+    assert result_dtype(np.dtype("f4"), roughness) == np.float32
