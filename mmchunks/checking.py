@@ -1,4 +1,7 @@
-"""How much of a file is done, and is it still what was written? Looks only; nothing is changed."""
+"""How much of a file is done, and is it still what was written?
+
+Looks only, unless it is told to forget what is damaged: then the journal says so, never the file.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mmchunks.files import MAX_HEADER_NBYTES, open_source
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
-from mmchunks.records import Ledger, as_box, outstanding
+from mmchunks.records import Ledger, as_box, forgetting, outstanding
 from mmchunks.resuming import require_layout
 from mmchunks.scenarios import Scenarios
 from mmchunks.units import count
@@ -90,6 +93,9 @@ class VerifyReport:
     bad: tuple[Box, ...]
     """Those that hold other bytes: start and stop along each axis (rows alone for a sweep)."""
 
+    forgotten: bool
+    """Whether the bad ones count as not done now, and the next run computes them again."""
+
     @property
     def ok(self) -> bool:
         """Whether all hold what was written."""
@@ -145,8 +151,14 @@ def status(path: str | os.PathLike[str]) -> Status:
     )
 
 
-def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyReport:
+def verify(
+    path: str | os.PathLike[str], *, executor: Any = None, forget: bool = False
+) -> VerifyReport:
     """Read back every chunk that is done, and compare its checksum with the journal's.
+
+    A chunk is bad if it was changed since it was written: by a disk that fails, by another
+    program, or by yourself through `open_target` or ``to_npy(region=...)``, of which the journal
+    does not know.
 
     Parameters
     ----------
@@ -154,6 +166,9 @@ def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyRepor
         A file that `sweep` or `to_npy` fills.
     executor : optional
         Where to read: anything with ``submit``. Without it, right here.
+    forget : bool
+        Write down that bad chunks are not done: the same `sweep`, or ``to_npy(resume=True)``,
+        computes just those again.
 
     Returns
     -------
@@ -164,6 +179,8 @@ def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyRepor
     ------
     FileNotFoundError
         If the file has no journal.
+    JournalError
+        If bad chunks are to be forgotten while a driver is at work.
     StaleFileError, HeaderError
         If the file is not of the length that was written, or its header says something else.
 
@@ -180,13 +197,14 @@ def verify(path: str | os.PathLike[str], *, executor: Any = None) -> VerifyRepor
     journal = Journal.open(os.path.realpath(path))
     layout = open_source(journal.path, max_header_size=MAX_HEADER_NBYTES).layout
     require_layout(journal.path, layout, journal.settings)
-    chunks = {as_box(r["done"]): r for r in Ledger.read(journal.records()).whole}
-    bad = damaged(journal.path, list(chunks.values()), executor)
-    return VerifyReport(
-        path=journal.path,
-        checked=len(chunks),
-        bad=tuple(sorted(as_box(record["done"]) for record in bad)),
-    )
+    records = journal.records()
+    chunks = {as_box(r["done"]): r for r in Ledger.read(records).whole}
+    found = damaged(journal.path, list(chunks.values()), executor)
+    bad = tuple(sorted(as_box(record["done"]) for record in found))
+    if bad and forget:
+        with journal.lock(force=False), journal.writer() as writer:
+            writer.append(forgetting(records, bad))
+    return VerifyReport(path=journal.path, checked=len(chunks), bad=bad, forgotten=forget)
 
 
 def _rate(ledger: Ledger, unit: str) -> float | None:

@@ -313,15 +313,16 @@ def status(path: str, as_json: bool) -> None:
 @main.command()
 @click.argument("path")
 @click.option("--workers", type=int, default=0, help="Processes that read; 0 reads right here.")
+@click.option("--forget", is_flag=True, help="Let the next run compute again what differs.")
 @_as_json
-def verify(path: str, as_json: bool, workers: int) -> None:
+def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
     """Read everything that is done back, and compare checksums. Exit status 1 if any differs."""
     import sys
 
     from mmchunks.checking import verify as check
 
     with _processes(workers) as executor:
-        found = check(path, executor=executor)
+        found = check(path, executor=executor, forget=forget)
     facts = {"path": found.path, "ok": found.ok, "checked": found.checked, "bad": list(found.bad)}
     click.echo(json.dumps(facts) if as_json else report.verify_line(found))
     sys.exit(0 if found.ok else 1)

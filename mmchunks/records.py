@@ -6,6 +6,8 @@
     {"done": [[0, 64], [8, 16]], ...}                       or this block, of several axes
     {"failed": 7, "error": ..., "traceback": ...}           this row was tried in vain
     {"settled": [[[0, 64]], ...]}                           the pages these chunks share are written
+    {"forgotten": [{"chunk": [[0, 64]], "lines": [...]}]}   lines of these times, of whatever writer,
+                                                            count no more where they name this chunk
     {"ended": 1760000000000000000}                          a run has ended; the file's mtime_ns then
 
 Every line says host, pid and time besides; the journal adds them.
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from mmchunks.units import Rows
 
-__all__ = ["Box", "Ledger", "Record", "as_box", "outstanding"]
+__all__ = ["Box", "Ledger", "Record", "as_box", "box_text", "forgetting", "outstanding"]
 
 Record: TypeAlias = dict[str, Any]
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -62,10 +64,20 @@ class Ledger:
         """Add up the records of a journal, in any order."""
         by_kind: dict[str, list[Record]] = {}
         for record in records:
-            for kind in ("done", "failed", "began", "ended", "settled"):
+            for kind in ("done", "failed", "began", "ended", "settled", "forgotten"):
                 if kind in record:
                     by_kind.setdefault(kind, []).append(record)
-        done = tuple(by_kind.get("done", ()))
+        void = {
+            (as_box(entry["chunk"]), time)
+            for record in by_kind.get("forgotten", ())
+            for entry in record["forgotten"]
+            for time in entry["lines"]
+        }
+        done = tuple(
+            record
+            for record in by_kind.get("done", ())
+            if not void or (as_box(record["done"]), record.get("time")) not in void
+        )
         failed = {record["failed"]: record for record in by_kind.get("failed", ())}
         if failed:
             rows = (record["done"][0] for record in done)
@@ -78,7 +90,10 @@ class Ledger:
             began=tuple(by_kind.get("began", ())),
             ended=tuple(by_kind.get("ended", ())),
             settled=frozenset(
-                as_box(box) for record in by_kind.get("settled", ()) for box in record["settled"]
+                box
+                for record in by_kind.get("settled", ())
+                for box in map(as_box, record["settled"])
+                if (box, record.get("time")) not in void
             ),
         )
 
@@ -118,6 +133,44 @@ class Ledger:
 def as_box(bounds: Iterable[Iterable[int]]) -> Box:
     """Take the box of a record, as JSON holds it, as something to compare."""
     return tuple((start, stop) for start, stop in bounds)
+
+
+def box_text(box: Iterable[Iterable[int]]) -> str:
+    """Name a chunk for people.
+
+    Examples
+    --------
+    >>> box_text([[0, 20]]), box_text([[7, 14], [8, 16]])
+    ('rows 0 to 20', 'block [7:14, 8:16]')
+    """
+    bounds = as_box(box)
+    if len(bounds) == 1:
+        return f"rows {bounds[0][0]:,} to {bounds[0][1]:,}"
+    return f"block [{', '.join(f'{start}:{stop}' for start, stop in bounds)}]"
+
+
+def forgetting(records: Iterable[Record], boxes: Iterable[Box]) -> Record:
+    """Make the record after which chunks are not done any more, until a later line says they are.
+
+    It names the lines that count no more by their times, so that clocks need not agree, and the
+    order of the writers does not matter.
+
+    Examples
+    --------
+    >>> lines = [{"done": [[0, 2]], "time": 1.5}, {"done": [[2, 4]], "time": 2.5}]
+    >>> forget = forgetting(lines, [((0, 2),)])
+    >>> Ledger.read([forget, *lines]).rows
+    [(2, 4)]
+    >>> Ledger.read([forget, *lines, {"done": [[0, 2]], "time": 3.5}]).rows
+    [(2, 4), (0, 2)]
+    """
+    lines: dict[Box, list[float]] = {box: [] for box in boxes}
+    for record in records:
+        named = [record["done"]] if "done" in record else record.get("settled", ())
+        for box in map(as_box, named):
+            if box in lines:
+                lines[box].append(record["time"])
+    return {"forgotten": [{"chunk": box, "lines": times} for box, times in lines.items()]}
 
 
 def outstanding(settings: Record, ledger: Ledger) -> tuple[str, int, list[Rows]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmchunks import mounts, pagecache
 from mmchunks.layout import Span
+from mmchunks.records import box_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,9 +157,15 @@ def verify_line(found: VerifyReport) -> str:
     """Say whether what is done still holds what was written."""
     if found.ok:
         return f"{found.path}: all of {found.checked:,} chunks hold what was written"
+    more = f" and {len(found.bad) - 5:,} more" if len(found.bad) > 5 else ""
+    remedy = (
+        "run the same work again to compute them"
+        if found.forgotten
+        else "with --forget the next run computes them again"
+    )
     return (
-        f"{found.path}: {len(found.bad):,} of {found.checked:,} chunks hold other bytes than were "
-        f"written: {', '.join(map(str, found.bad[:5]))}; delete the journal's folder and fill again"
+        f"{found.path}: {len(found.bad):,} of {found.checked:,} chunks were changed since they were "
+        f"written, and hold other bytes: {', '.join(map(box_text, found.bad[:5]))}{more}; {remedy}"
     )
 
 

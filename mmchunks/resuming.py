@@ -23,7 +23,7 @@ from mmchunks import scenarios
 from mmchunks.errors import JournalError, StaleFileError
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
-from mmchunks.records import Ledger
+from mmchunks.records import Ledger, box_text
 from mmchunks.targets import Target, create_npy, open_target
 from mmchunks.units import missing
 
@@ -161,9 +161,11 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
     if ledger.left_alone_since not in {None, _modified_ns(path)}:
         bad = damaged(path, ledger.whole, executor)
         if bad:
+            more = f" and {len(bad) - 1:,} more" if len(bad) > 1 else ""
             msg = (
-                f"{path}: was changed since its last run: chunk {bad[0]['done']} and {len(bad) - 1} "
-                f"more hold other bytes than were written; remove it and {journal.folder} to begin anew"
+                f"{path}: was changed since its last run: {box_text(bad[0]['done'])}{more} hold "
+                f"other bytes than were written; mmchunks verify --forget {path}, or "
+                "verify(path, forget=True), has the next run compute them again"
             )
             raise StaleFileError(msg)
     return target

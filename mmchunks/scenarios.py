@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -224,7 +225,9 @@ def describe_function(func: Callable[..., Any], tokenize: Callable[[Any], str]) 
     ----------
     func : callable
         A function counts by its module and name, a `functools.partial` by its function and
-        arguments too, a method or a callable object by its class and its token as well.
+        arguments too, a method or a callable object by its class and its token as well. A lambda
+        or a function within a function has no name of its own: it counts by its code, its
+        defaults and what it closes over too.
     tokenize : callable
         As for `Scenarios.to_json`.
 
@@ -245,10 +248,37 @@ def describe_function(func: Callable[..., Any], tokenize: Callable[[Any], str]) 
     owner = getattr(func, "__self__", None)
     if not hasattr(func, "__qualname__"):
         func, owner = type(func), func
-    name = f"{func.__module__}:{func.__qualname__}"
+    described = {"name": f"{func.__module__}:{func.__qualname__}"}
+    if "<" in func.__qualname__ and hasattr(func, "__code__"):
+        described["code"] = tokenize(_inside(func, (), tokenize))
     if owner is None or isinstance(owner, type(math)):
-        return {"name": name}
-    return {"name": name, "of": _say(owner, tokenize)}
+        return described
+    return described | {"of": _say(owner, tokenize)}
+
+
+def _inside(func: Any, outer: tuple[Any, ...], tokenize: Callable[[Any], str]) -> list[Any]:
+    """List what a function without a name of its own computes with, wherever its lines stand."""
+    outer = (*outer, func)
+    closed = [cell.cell_contents for cell in func.__closure__ or () if cell != CellType()]
+    values = [*(func.__defaults__ or ()), *(func.__kwdefaults__ or {}).values(), *closed]
+    # One that closes over itself, as recursive ones do, is not said again.
+    left = [value for value in values if not any(value is other for other in outer)]
+    return [_code(func.__code__), *(_said_inside(value, outer, tokenize) for value in left)]
+
+
+def _said_inside(value: Any, outer: tuple[Any, ...], tokenize: Callable[[Any], str]) -> Any:
+    if isinstance(value, FunctionType) and "<" in value.__qualname__:
+        return _inside(value, outer, tokenize)
+    try:
+        return tokenize(value)
+    except RuntimeError:  # a lock, a queue: they have no value to compare
+        return type(value).__qualname__
+
+
+def _code(code: CodeType) -> list[Any]:
+    """List what a code object says, without the file and the lines where it was found."""
+    consts = [_code(const) if isinstance(const, CodeType) else const for const in code.co_consts]
+    return [code.co_code, code.co_names, code.co_varnames, consts]
 
 
 def function_text(described: dict[str, Any]) -> str:
@@ -263,7 +293,8 @@ def function_text(described: dict[str, Any]) -> str:
     bound += [f"{name}={value!r}" for name, value in described.get("kwargs", {}).items()]
     if "of" in described:
         bound.insert(0, f"self={described['of']!r}")
-    return str(described["name"]) + (f"({', '.join(bound)})" if bound else "")
+    code = f" of code {described['code'][:8]}" if "code" in described else ""
+    return str(described["name"]) + code + (f"({', '.join(bound)})" if bound else "")
 
 
 def difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:

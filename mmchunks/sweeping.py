@@ -100,7 +100,10 @@ def sweep(
     ----------
     func : callable
         ``func(**scenario)``, or ``func(*scenario)`` for a tuple, gives the row. It should give the
-        same row for the same scenario. Processes must be able to import it.
+        same row for the same scenario. Processes must be able to import it. A later run must give
+        the same one: it is known by its name (and the arguments of a `functools.partial`), only a
+        lambda or a function within a function by its code. Who changes what a named function
+        computes gives another path, or rows of both will be in one file.
     scenarios : sequence of dict or tuple, dict of sequences, or pandas.DataFrame
         A dict of sequences means their product, a table one scenario a row.
     path : str or os.PathLike

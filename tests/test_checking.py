@@ -16,6 +16,7 @@ from mmchunks.filling import to_npy
 from mmchunks.journal import Journal
 from mmchunks.records import Ledger
 from mmchunks.sweeping import sweep
+from mmchunks.targets import Target
 
 
 def halves(x, bad=()):
@@ -152,3 +153,65 @@ def test_many_failures_beside_many_chunks_are_added_up_at_once():
     began = time.perf_counter()
     assert sorted(Ledger.read(lines).failed) == list(range(5, 60_000, 2))
     assert time.perf_counter() - began < 5
+
+
+def test_chunks_that_are_forgotten_are_computed_again_and_no_others(out):
+    computed = []
+
+    class Row:
+        def __call__(self, x):
+            computed.append(x)
+            return np.full(600, x / 2)
+
+        def __dask_tokenize__(self):
+            return "the same"
+
+    row, scenarios = Row(), [(x,) for x in range(20)]
+    sweep(row, scenarios, out, chunks=3)
+    text = Path(out).read_bytes()
+    np.load(out, mmap_mode="r+")[4, 77] = -1
+    report = verify(out)
+    assert (report.bad, report.forgotten) == ((((3, 6),),), False)
+    with pytest.raises(StaleFileError, match=r"rows 3 to 6 hold other .*verify --forget /"):
+        sweep(row, scenarios, out)
+    computed.clear()
+    assert verify(out, forget=True).forgotten
+    assert status(out).left == ((3, 6),)
+    assert sweep(row, scenarios, out).done == 3
+    assert computed == [3, 4, 5]
+    assert (Path(out).read_bytes(), verify(out).ok, status(out).fraction) == (text, True, 1)
+
+
+def test_blocks_that_are_forgotten_are_computed_again(out):
+    array = da.arange(600, chunks=600).reshape(20, 30).rechunk((7, 8))
+    to_npy(array, out)
+    view = np.load(out, mmap_mode="r+")
+    view[8, 9] = view[0, 0] = -1
+    with pytest.raises(StaleFileError, match=r"block \[0:7, 0:8\] and 1 more hold"):
+        to_npy(array, out, resume=True)
+    assert len(verify(out, forget=True).bad) == 2
+    assert status(out).done == 10
+    to_npy(array, out, resume=True)
+    assert verify(out).ok
+    np.testing.assert_array_equal(np.load(out), array.compute())
+
+
+def test_pages_that_a_forgotten_chunk_shares_are_settled_again(out, monkeypatch):
+    monkeypatch.setattr(Target, "local", False)  # as on a network file system
+    scenarios = [(x,) for x in range(20)]
+    sweep(halves, scenarios, out, chunks=3)
+    text = Path(out).read_bytes()
+    np.load(out, mmap_mode="r+")[3:6] = -1
+    assert verify(out, forget=True).bad == (((3, 6),),)
+    sweep(halves, scenarios, out)
+    assert Path(out).read_bytes() == text
+    assert any(r.get("fragments") for r in Journal.open(out).records())
+    assert verify(out).ok
+
+
+def test_nothing_is_forgotten_while_a_driver_is_at_work(out):
+    sweep(halves, [(x,) for x in range(4)], out)
+    np.load(out, mmap_mode="r+")[2] = -1
+    with Journal.open(out).lock(force=False), pytest.raises(JournalError, match="driver"):
+        verify(out, forget=True)
+    assert status(out).done == 4

@@ -136,7 +136,11 @@ def test_a_sweep_is_filled_inspected_and_finished(run, sweep, tmp_path):
     with open(tmp_path / "out.npy", "r+b") as file:
         file.seek(4096)
         file.write(b"!")
-    assert "hold other bytes" in run("verify", "out.npy", code=1)
+    assert "hold other bytes: rows 0 to 4; with --forget" in run("verify", "out.npy", code=1)
+    assert "run the same work again" in run("verify", "out.npy", "--forget", code=1)
+    assert "4 rows done" in run("fill", *sweep)
+    assert "hold what was written" in run("verify", "out.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
 
 
 def test_parts_and_processes_share_one_sweep(run, sweep, tmp_path, monkeypatch):

@@ -8,11 +8,18 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from dask.tokenize import tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mmchunks.errors import PlanError
-from mmchunks.scenarios import Scenarios, as_scenarios, describe_function, difference
+from mmchunks.scenarios import (
+    Scenarios,
+    as_scenarios,
+    describe_function,
+    difference,
+    function_text,
+)
 
 
 class Model:
@@ -125,6 +132,41 @@ def test_a_function_counts_by_its_name_and_its_bound_arguments():
     assert method["name"] == f"{__name__}:Model.step"
     assert method["of"]["token"] == "t"
     assert describe_function(math.sqrt, str) == {"name": "math:sqrt"}
+
+
+def test_a_function_without_a_name_of_its_own_counts_by_its_code():
+    def made(factor, power=1):
+        def scaled(x, *, power=power):
+            return [factor * y**power for y in x]
+
+        return scaled
+
+    def recursive(step):
+        def down(n):
+            return n and further(n)
+
+        def further(n):
+            return down(n - step)
+
+        return down
+
+    def code(func):
+        return describe_function(func, functools.partial(tokenize, ensure_deterministic=True))
+
+    twins = [
+        [lambda x: x + 1, lambda x: x + 1],
+        [lambda x: x + 2],
+        [lambda x: abs(x + 1)],
+        [made(2), made(2)],
+        [made(3)],
+        [made(2, power=2)],
+        [recursive(1), recursive(1)],
+        [recursive(2)],
+    ]
+    codes = [{json.dumps(code(func)) for func in same} for same in twins]
+    assert [len(same) for same in codes] == [1] * len(twins)
+    assert len(set().union(*codes)) == len(twins)
+    assert "<lambda> of code " in function_text(code(lambda: 0))
 
 
 def test_a_difference_names_the_first_scenario_that_changed():

@@ -392,6 +392,14 @@ def changed_dtype(calls, out):
     return functools.partial(calls.fails_at, "log", [6]), {"x": range(12)}, {"dtype": "f8"}
 
 
+def test_another_lambda_is_another_function(out):
+    sweep(lambda x: x + 1.0, [(1,), (2,)], out, part=(0, 2))
+    with pytest.raises(JournalError, match=r"function was .*<lambda> of code .*, now it is"):
+        sweep(lambda x: x + 100.0, [(1,), (2,)], out)
+    sweep(lambda x: x + 1.0, [(1,), (2,)], out)
+    assert np.load(out).tolist() == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
