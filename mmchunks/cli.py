@@ -34,12 +34,15 @@ class _Chunks(click.ParamType[Any]):
 
     name = "chunks"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ARG002  # click's signature
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not isinstance(value, str):
             return value
-        if value.lstrip()[:1] in {"[", "{"}:
-            return _frozen(json.loads(value))
-        parts = tuple(_number_or_text(part) for part in value.split(","))
+        try:
+            if value.lstrip()[:1] in {"[", "{"}:
+                return _frozen(json.loads(value))
+            parts = tuple(_size(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f'{value!r} are no chunks; write auto, "64 MiB", 100 or 100,-1', param, ctx)
         return parts if len(parts) > 1 else parts[0]
 
 
@@ -55,6 +58,27 @@ def _number_or_text(text: str) -> int | str:
         return int(text)
     except ValueError:
         return text.strip()
+
+
+def _size(text: str) -> int | str:
+    """Read the size of a chunk along one axis, or of all of it."""
+    size = _number_or_text(text)
+    if isinstance(size, str) and size != "auto":
+        from dask.utils import parse_bytes
+
+        parse_bytes(size)  # raises if it is no size
+    return size
+
+
+def _dtype(_ctx: Any, _param: Any, value: str | None) -> Any:
+    """Read ``f4`` or ``i2,f8`` as a dtype."""
+    import numpy as np
+
+    try:
+        return None if value is None else np.dtype(value)
+    except (TypeError, ValueError) as error:
+        msg = f"{value!r} is no dtype; write f4, i2, c8, U10 or others of NumPy's names"
+        raise click.BadParameter(msg) from error
 
 
 def _shape(_ctx: Any, _param: Any, value: str | None) -> tuple[int, ...] | None:
@@ -155,7 +179,7 @@ def plan(
 @main.command()
 @click.argument("path")
 @click.option("--shape", required=True, callback=_shape, help="As 8760,12 or 8760x12.")
-@click.option("--dtype", required=True)
+@click.option("--dtype", required=True, callback=_dtype)
 @click.option("--order", type=click.Choice(["C", "F"]), default="C")
 @click.option("--fill-value", help="What every element holds at first, if not zero.")
 @click.option("--align", type=int, default=4096, help="The data start at a multiple of this.")
@@ -163,14 +187,18 @@ def plan(
 @click.option("--overwrite", is_flag=True)
 @_as_json
 def create(
-    path: str, as_json: bool, dtype: str, fill_value: str | None, no_reserve: bool, **options: Any
+    path: str, as_json: bool, dtype: Any, fill_value: str | None, no_reserve: bool, **options: Any
 ) -> None:
     """Make a .npy of full length at PATH, its space reserved, to be filled."""
     import numpy as np
 
     from mmchunks.targets import create_npy
 
-    value = None if fill_value is None else np.array(fill_value).astype(dtype)
+    try:
+        value = None if fill_value is None else np.array(fill_value).astype(dtype)
+    except (ValueError, OverflowError) as error:
+        msg = f"fill value {fill_value!r} is no {dtype}: {error}"
+        raise click.BadParameter(msg) from error
     target = create_npy(path, dtype=dtype, fill_value=value, reserve=not no_reserve, **options)
     facts = report.facts(target.source)
     click.echo(json.dumps(facts) if as_json else report.lines(facts))
@@ -181,7 +209,7 @@ def create(
 @click.argument("scenarios")
 @click.argument("path")
 @click.option("--shape", callback=_shape, help="Of one row; else that of the first result.")
-@click.option("--dtype", help="Of the rows; else that of the first result.")
+@click.option("--dtype", callback=_dtype, help="Of the rows; else that of the first result.")
 @click.option("--part", help='Do a share only: 3/100, or "auto" in a job array.')
 @click.option("--workers", type=int, default=0, help="Processes; 0 computes right here.")
 @click.option("--chunks", type=_Chunks(), default="auto", help="Rows that are lost at most.")
@@ -212,7 +240,11 @@ def fill(
 
     share = None if part is None else parse_part(part, os.environ)
     with click.open_file(scenarios) as file:
-        given = json.load(file)
+        try:
+            given = json.load(file)
+        except ValueError as error:
+            msg = f"{scenarios}: is no JSON: {error}"
+            raise click.ClickException(msg) from error
     calls = [_call(call) for call in given] if isinstance(given, list) else given
     with _processes(workers) as executor:
         done = sweep(_named(function), calls, path, executor=executor, part=share, **how)

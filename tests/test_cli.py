@@ -160,3 +160,25 @@ def test_bench_times_every_way(run, ramp):
     assert set(rates) == {"auto", "mmap", "pread", "direct"}
     assert all(rate > 0 for states in rates.values() for rate in states.values())
     assert "cold GB/s" in run("bench", ramp[0], "--rounds", "1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["create", "x.npy", "--shape", "3", "--dtype", "bogus"], "'bogus' is no dtype; write f4"),
+        (
+            ["create", "x.npy", "--shape", "3", "--dtype", "u1", "--fill-value", "300"],
+            "fill value '300' is no uint8",
+        ),
+        (["fill", "math:sqrt", "bad.json", "x.npy"], "bad.json: is no JSON"),
+        (["fill", "math:sqrt", "bad.json", "x.npy", "--chunks", "much"], "'much' are no chunks"),
+        (["fill", "math:sqrt", "bad.json", "x.npy", "--chunks", "{0"], "'{0' are no chunks"),
+    ],
+    ids=["dtype", "fill value", "json", "chunks", "chunks as json"],
+)
+def test_what_is_written_wrong_is_told_in_a_sentence(tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text("{x")
+    result = CliRunner().invoke(main, arguments)
+    assert isinstance(result.exception, SystemExit)
+    assert says in result.output
