@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmchunks import files, report
-from mmchunks.errors import MMChunksError
+from mmchunks.chunkspec import parse_nbytes
+from mmchunks.errors import MMChunksError, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,12 @@ class _Chunks(click.ParamType[Any]):
             except ValueError as error:
                 self.fail(f"{value!r} is not JSON ({error})", param, ctx)
         parts = tuple(_number_or_text(part) for part in value.split(","))
+        try:
+            for part in parts:
+                if isinstance(part, str) and part != "auto":
+                    parse_nbytes(part)
+        except PlanError as error:
+            self.fail(str(error), param, ctx)
         return parts if len(parts) > 1 else parts[0]
 
 
@@ -209,7 +216,7 @@ def create(
 
     try:
         value = None if fill_value is None else np.array(fill_value).astype(dtype)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         msg = f"--fill-value {fill_value!r} is no {dtype} ({error})"
         raise click.BadParameter(msg) from error
     target = create_npy(path, dtype=dtype, fill_value=value, reserve=not no_reserve, **options)
