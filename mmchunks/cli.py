@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmchunks import files, report
+from mmchunks import files, options, report
 from mmchunks.errors import MMChunksError
 
 if TYPE_CHECKING:
@@ -41,87 +41,17 @@ def _as_options(sentence: str) -> str:
     return sentence
 
 
-class _Dtype(click.ParamType[str]):
-    """A dtype as NumPy spells it, or the SigMF name of a radio recording's samples."""
-
-    name = "dtype"
-
-    def convert(self, value: str, param: Any, ctx: Any) -> str:
-        import numpy as np
-
-        from mmchunks.samples import sample_type
-
-        try:
-            if sample_type(value) is None:
-                np.dtype(value)
-        except (TypeError, ValueError, SyntaxError) as error:
-            self.fail(f"{value!r} is no dtype ({error}); write <f4, int16, ci16_le", param, ctx)
-        return value
-
-
-class _Chunks(click.ParamType[Any]):
-    """Dask's chunks as text: ``auto``, ``"64 MiB"``, ``100``, ``100,-1``, ``"100,auto"``, JSON."""
-
-    name = "chunks"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        if value.lstrip()[:1] in {"[", "{"}:
-            try:
-                return _frozen(json.loads(value))
-            except ValueError as error:
-                self.fail(f"{value!r} is not JSON ({error})", param, ctx)
-        parts = tuple(_number_or_text(part) for part in value.split(","))
-        return parts if len(parts) > 1 else parts[0]
-
-
-def _frozen(value: Any) -> Any:
-    """Turn JSON's lists into tuples, and its keys into axes."""
-    if isinstance(value, dict):
-        return {int(axis): _frozen(size) for axis, size in value.items()}
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _number_or_text(text: str) -> int | str:
-    try:
-        return int(text)
-    except ValueError:
-        return text.strip()
-
-
-def _shape(_ctx: Any, _param: Any, value: str | None) -> tuple[int, ...] | None:
-    """Read ``100x12`` or ``100,12`` as a shape."""
-    if value is None:
-        return None
-    try:
-        return tuple(int(part) for part in value.replace("x", ",").split(",") if part.strip())
-    except ValueError as error:
-        msg = f"{value!r} is no shape; write 8760,12 or 8760x12"
-        raise click.BadParameter(msg) from error
-
-
-def _align(_ctx: Any, _param: Any, value: str) -> str | int | None:
-    return None if value == "none" else _number_or_text(value)
-
-
-def _nbytes(_ctx: Any, _param: Any, value: str) -> int:
-    """Read ``20GiB`` or a number as bytes."""
-    from dask.utils import parse_bytes
-
-    try:
-        return int(parse_bytes(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what names a file: a ``.npy``, or any file whose dtype is told."""
     for option in (
         click.option("--order", type=click.Choice(["C", "F"]), default="C", help="Of a raw file."),
         click.option("--offset", type=int, default=0, help="First byte of a raw file's data."),
-        click.option("--shape", callback=_shape, help="Of a raw file; else one axis to its end."),
-        click.option("--dtype", type=_Dtype(), help="Read PATH as a raw file: <f4, ci16_le."),
+        click.option(
+            "--shape", callback=options.shape, help="Of a raw file; else one axis to its end."
+        ),
+        click.option(
+            "--dtype", type=options.Dtype(), help="Read PATH as a raw file: <f4, ci16_le."
+        ),
         click.argument("path"),
     ):
         command = option(command)
@@ -156,8 +86,10 @@ def info(path: str, as_json: bool, **source: Any) -> None:
 
 @main.command()
 @_source_arguments
-@click.option("--chunks", type=_Chunks(), default="auto", help='As in dask: auto, "64 MiB", 100,-1')
-@click.option("--align", callback=_align, default="auto", help="auto, page, none, or bytes.")
+@click.option(
+    "--chunks", type=options.Chunks(), default="auto", help='As in dask: auto, "64 MiB", 100,-1'
+)
+@click.option("--align", callback=options.align, default="auto", help="auto, page, none, or bytes.")
 @click.option("--writing", is_flag=True, help="Plan for filling the file, not for reading it.")
 @click.option("--device", type=_DEVICES, default="auto", help="Where chunks would be read to.")
 @click.option("--io", type=_WAYS, default="auto", help="By which way.")
@@ -191,8 +123,8 @@ def plan(
 
 @main.command()
 @click.argument("path")
-@click.option("--shape", required=True, callback=_shape, help="As 8760,12 or 8760x12.")
-@click.option("--dtype", type=_Dtype(), required=True)
+@click.option("--shape", required=True, callback=options.shape, help="As 8760,12 or 8760x12.")
+@click.option("--dtype", type=options.Dtype(), required=True)
 @click.option("--order", type=click.Choice(["C", "F"]), default="C")
 @click.option("--fill-value", help="What every element holds at first, if not zero.")
 @click.option("--align", type=int, default=4096, help="The data start at a multiple of this.")
@@ -200,7 +132,7 @@ def plan(
 @click.option("--overwrite", is_flag=True)
 @_as_json
 def create(
-    path: str, as_json: bool, dtype: str, fill_value: str | None, no_reserve: bool, **options: Any
+    path: str, as_json: bool, dtype: str, fill_value: str | None, no_reserve: bool, **how: Any
 ) -> None:
     """Make a .npy of full length at PATH, its space reserved, to be filled."""
     import numpy as np
@@ -209,10 +141,10 @@ def create(
 
     try:
         value = None if fill_value is None else np.array(fill_value).astype(dtype)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         msg = f"--fill-value {fill_value!r} is no {dtype} ({error})"
         raise click.BadParameter(msg) from error
-    target = create_npy(path, dtype=dtype, fill_value=value, reserve=not no_reserve, **options)
+    target = create_npy(path, dtype=dtype, fill_value=value, reserve=not no_reserve, **how)
     facts = report.facts(target.source)
     click.echo(json.dumps(facts) if as_json else report.lines(facts))
 
@@ -221,11 +153,11 @@ def create(
 @click.argument("function")
 @click.argument("scenarios")
 @click.argument("path")
-@click.option("--shape", callback=_shape, help="Of one row; else that of the first result.")
-@click.option("--dtype", type=_Dtype(), help="Of the rows; else that of the first result.")
+@click.option("--shape", callback=options.shape, help="Of one row; else that of the first result.")
+@click.option("--dtype", type=options.Dtype(), help="Of the rows; else that of the first result.")
 @click.option("--part", help='Do a share only: 3/100, or "auto" in a job array.')
 @click.option("--workers", type=int, default=0, help="Processes; 0 computes right here.")
-@click.option("--chunks", type=_Chunks(), default="auto", help="Rows that are lost at most.")
+@click.option("--chunks", type=options.Chunks(), default="auto", help="Rows that are lost at most.")
 @click.option("--into", is_flag=True, help="FUNCTION fills a row that it gets as out=.")
 @click.option("--retries", type=int, default=0)
 @click.option("--on-error", type=click.Choice(["raise", "record"]), default="raise")
@@ -258,32 +190,10 @@ def fill(
         except ValueError as error:
             msg = f"{scenarios} is not JSON ({error})"
             raise click.BadParameter(msg) from error
-    calls = [_call(call) for call in given] if isinstance(given, list) else given
+    calls = [options.scenario(call) for call in given] if isinstance(given, list) else given
     with _processes(workers) as executor:
-        done = sweep(_named(function), calls, path, executor=executor, part=share, **how)
+        done = sweep(options.function(function), calls, path, executor=executor, part=share, **how)
     click.echo(json.dumps(dataclasses.asdict(done)) if as_json else report.sweep_line(done))
-
-
-def _call(call: Any) -> Any:
-    """Read one scenario: an object means keyword arguments, a list means positional ones."""
-    return call if isinstance(call, dict) else tuple(call) if isinstance(call, list) else (call,)
-
-
-def _named(function: str) -> Callable[..., Any]:
-    """Import ``module:name``, looking in the current folder too."""
-    import importlib
-    import sys
-
-    module, _, name = function.partition(":")
-    if not name:
-        msg = f"{function!r} names no function; write module:name"
-        raise click.BadParameter(msg)
-    sys.path.insert(0, "")
-    try:
-        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
-    except (ImportError, AttributeError, SyntaxError) as error:
-        msg = f"{function!r} cannot be imported: {error}"
-        raise click.BadParameter(msg) from error
 
 
 def _processes(workers: int) -> Any:
@@ -336,7 +246,7 @@ def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
 @click.option("--step", type=int, default=1, help="Rows from one window to the next.")
 @click.option("--reduce", default="mean", help="sum, mean, min, ..., median, or a quantile: 0.9")
 @click.option("--device", type=_DEVICES, default="auto")
-@click.option("--chunks", type=_Chunks(), default="auto", help="Of the result.")
+@click.option("--chunks", type=options.Chunks(), default="auto", help="Of the result.")
 @click.option("--workers", "n_workers", type=int, help="Processes of a cluster; else threads.")
 @_as_json
 def window(
@@ -368,7 +278,7 @@ def window(
     lengths = dict(zip(axes, sizes, strict=True))
     x = path if source["dtype"] is None else _open(path, **source)
     y = sliding_window(
-        x, lengths, _quantile_or_name(reduce), step=step, device=device, chunks=chunks
+        x, lengths, options.quantile_or_name(reduce), step=step, device=device, chunks=chunks
     )
     with nullcontext() if n_workers is None else local_client(n_workers, dashboard_address=":0"):
         to_npy(y, out, resume=True)
@@ -376,16 +286,11 @@ def window(
     click.echo(json.dumps(facts) if as_json else report.lines(facts))
 
 
-def _quantile_or_name(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 @main.command()
 @_source_arguments
-@click.option("--nbytes", callback=_nbytes, default="1GiB", help="How much is read each time.")
+@click.option(
+    "--nbytes", callback=options.nbytes, default="1GiB", help="How much is read each time."
+)
 @click.option("--rounds", type=click.IntRange(min=1), default=3)
 @_as_json
 def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> None:
@@ -398,7 +303,10 @@ def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> 
 
 @main.command()
 @click.option(
-    "--nbytes", callback=_nbytes, default="256MiB", help="Size of the file, about; 20MiB or more."
+    "--nbytes",
+    callback=options.nbytes,
+    default="256MiB",
+    help="Size of the file, about; 20MiB or more.",
 )
 @click.option("--workers", "n_workers", type=int, help="Processes; else one a GPU or a core.")
 @click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Where to write.")

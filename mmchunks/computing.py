@@ -14,6 +14,7 @@ import math
 import os
 import time
 import traceback
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,11 +23,14 @@ import numpy as np
 from mmchunks.buffers import take
 from mmchunks.errors import SweepError
 from mmchunks.fitting import castable
+from mmchunks.interrupts import interrupts_held
+from mmchunks.journal import Journal
 from mmchunks.targets import open_target
 from mmchunks.units import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from mmchunks.records import Record
     from mmchunks.scenarios import Call
@@ -43,6 +47,7 @@ __all__ = [
     "call_for",
     "compute",
     "raise_failure",
+    "stopping",
 ]
 
 
@@ -201,8 +206,10 @@ class Rows:
         start = self.unit.start
         failed = [(failure.row, failure.row + 1) for failure in self.failures]
         good = missing((start, start + self.filled), failed)
-        done = [self._write(target, first, last) for first, last in good]
-        return Receipt(done=done, failures=self.failures, interrupted=self.interrupted)
+        with interrupts_held() as came:
+            done = [self._write(target, first, last) for first, last in good]
+        interrupted = self.interrupted or bool(came)
+        return Receipt(done=done, failures=self.failures, interrupted=interrupted)
 
     def _write(self, target: Target, first: int, last: int) -> Record:
         """Write a range of rows, and say what a journal says of it."""
@@ -232,12 +239,31 @@ def compute(job: Job, unit: Unit) -> Receipt:
     Returns
     -------
     Receipt
-        What is done and what failed. An error of writing is raised.
+        What is done and what failed; nothing, if the run is stopping. An error of writing is raised.
     """
+    if _stop_mark(job).exists():
+        return Receipt(done=[], failures=[], interrupted=False)
     target = open_target(job.path)
     rows = Rows.of(job, unit, len(unit.calls))
     rows.fill(seconds=math.inf)
     return rows.write(target)
+
+
+@contextmanager
+def stopping(job: Job) -> Iterator[None]:
+    """Let units that have not begun do nothing, wherever they wait, while the block runs."""
+    with suppress(OSError):  # without the mark they are computed, which takes longer
+        _stop_mark(job).touch()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            _stop_mark(job).unlink()
+
+
+def _stop_mark(job: Job) -> Path:
+    """Name the file that says that a run is stopping."""
+    return Journal(path=job.path).folder / f"{job.run}.stopping"
 
 
 def raise_failure(path: str, failure: Failure) -> NoReturn:

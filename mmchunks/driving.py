@@ -1,7 +1,8 @@
 """What does a driver do with the receipts of its workers? Write them down, count them, stop when it must.
 
 However a run ends, what workers finished is kept: a failed scenario, Ctrl-C or a lost worker stops
-the handing out, and those units that run already are waited for and journalled.
+the handing out, those units that run already are waited for and journalled, and those that were
+handed out but not begun find a mark that tells them not to.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mmchunks.computing import raise_failure
+from mmchunks.computing import raise_failure, stopping
 from mmchunks.errors import MMChunksError, SweepError
+from mmchunks.interrupts import interrupts_held
 from mmchunks.records import box_text
 from mmchunks.units import count
 
@@ -60,8 +62,9 @@ class Driver:
             for receipt in calls:
                 self.take(receipt)
         except BaseException:
-            for receipt in calls.rest():
-                self.note(receipt)
+            with stopping(self.job):
+                for receipt in calls.rest():
+                    self.note(receipt)
             raise
 
     def take(self, receipt: Receipt) -> None:
@@ -78,8 +81,11 @@ class Driver:
 
     def note(self, receipt: Receipt) -> None:
         """Write a receipt down."""
-        self.writer.append_many(receipt.records)
+        with interrupts_held() as came:
+            self.writer.append_many(receipt.records)
         self.count(receipt)
+        if came:
+            raise KeyboardInterrupt
 
     def count(self, receipt: Receipt) -> None:
         """Count a receipt that is written down."""

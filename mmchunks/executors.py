@@ -116,14 +116,13 @@ class Calls(Generic[Item, Result]):
         return [item for future, item in self._unended.items() if future is self._raised]
 
     def rest(self) -> Iterator[Result]:
-        """Begin no further call, and give the results of those that run already, errors left out."""
+        """Begin no further call, and give the results of those in flight, errors left out.
+
+        Nothing is cancelled: a pool of processes that breaks afterwards would never end the futures
+        that are left (CPython before 3.13), and a cluster would forget what it is computing.
+        """
         self._items = iter(())
-        left = list(self._in_flight)
-        for future in left:
-            future.cancel()
-        for future in left:
+        while self._in_flight:
+            future = self._in_flight.pop()
             with suppress(Exception, CancelledError):
-                future.result()
-            if not future.cancelled() and future.exception() is None:
                 yield future.result()
-        self._in_flight.clear()

@@ -1,6 +1,7 @@
 """How does a new file get its space and its name? All at once, or not at all.
 
-    .out.npy.3f0a...partial     header, space, fill: whatever fails, this is removed
+    (no name)                   header, space, fill: whatever fails, or is killed, nothing is left
+    .out.npy.3f0a...partial     for a moment; all the while where every file must have a name
     out.npy                     appears when everything is on stable storage
 
 Space is reserved with ``fallocate(2)`` itself. What the C library offers instead writes one byte
@@ -75,9 +76,12 @@ def create(
     partial = Path(path).parent / f".{Path(path).name}.{uuid.uuid4().hex}.partial"
     try:
         with making(path):
-            fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            fd = _open_new(partial)
         try:
             _make(fd, head, nbytes, reserve=reserve, fill=fill)
+            if not os.fstat(fd).st_nlink:
+                # With a folder to start from, though it is not needed, os.link follows the link.
+                os.link(f"/proc/self/fd/{fd}", partial, src_dir_fd=fd)
         finally:
             os.close(fd)
         _rename(partial, path, overwrite=overwrite)
@@ -90,6 +94,13 @@ def create(
         with suppress(NotADirectoryError):
             partial.unlink(missing_ok=True)
     sync_folder(Path(path).parent)
+
+
+def _open_new(partial: Path) -> int:
+    """Open a new file; one without a name, where there are such, is gone if we are killed."""
+    with suppress(OSError):
+        return os.open(partial.parent, os.O_RDWR | os.O_TMPFILE, 0o666)
+    return os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def _make(fd: int, head: bytes, nbytes: int, *, reserve: bool, fill: bytes | None) -> None:

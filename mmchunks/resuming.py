@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks import scenarios
-from mmchunks.errors import JournalError, StaleFileError, os_error
+from mmchunks.errors import JournalError, MMChunksError, StaleFileError, os_error
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
 from mmchunks.records import Ledger, box_text
@@ -106,8 +106,8 @@ def begin(path: str, settings: dict[str, Any]) -> tuple[Journal, Target]:
 
     Raises
     ------
-    OSError
-        If there is no space: then no journal is left behind either.
+    OSError, LayoutError
+        If there is no space, or no such file can be: then no journal is left behind either.
     """
     try:
         journal = Journal.create(path, settings)
@@ -117,7 +117,7 @@ def begin(path: str, settings: dict[str, Any]) -> tuple[Journal, Target]:
         return other, carry_on(other, executor=None)
     try:
         return journal, carry_on(journal, executor=None)
-    except OSError:
+    except (OSError, MMChunksError):
         if not os.path.lexists(path):
             journal.remove()
         raise
@@ -280,7 +280,7 @@ def _difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:
     """Say which setting differs first; None in `given` agrees with everything."""
     for name, new in given.items():
         old = stored.get(name)
-        if new is None or old == new:
+        if new is None or scenarios.same(old, new):
             continue
         if name == "scenarios" and old is not None:
             what = scenarios.difference(old, new)

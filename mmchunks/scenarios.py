@@ -11,6 +11,7 @@ who ask which scenario a row is, and the next run, which must be of the same sce
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 import reprlib
@@ -26,7 +27,15 @@ from mmchunks.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Call", "Scenarios", "as_scenarios", "describe_function", "difference", "function_text"]
+__all__ = [
+    "Call",
+    "Scenarios",
+    "as_scenarios",
+    "describe_function",
+    "difference",
+    "function_text",
+    "same",
+]
 
 Call: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
@@ -152,7 +161,7 @@ def as_scenarios(given: Any) -> Scenarios:
     Raises
     ------
     PlanError
-        For anything else; it names the scenario.
+        For anything else; it names the scenario, or the columns of a table that share a name.
 
     Examples
     --------
@@ -163,6 +172,11 @@ def as_scenarios(given: Any) -> Scenarios:
         return given
     if hasattr(given, "columns") and hasattr(given, "itertuples"):
         names = [str(name) for name in given.columns]
+        if twice := {name for name in names if names.count(name) > 1}:
+            msg = (
+                f"the table has columns of one name, {', '.join(sorted(twice))}; rename one of them"
+            )
+            raise PlanError(msg)
         # .tolist() gives Python's own numbers; a column at a time, so that an integer stays one.
         return _Table(values={n: given.iloc[:, i].tolist() for i, n in enumerate(names)})
     if isinstance(given, Mapping):
@@ -302,6 +316,19 @@ def function_text(described: dict[str, Any]) -> str:
     return str(described["name"]) + code + (f"({', '.join(bound)})" if bound else "")
 
 
+def same(stored: Any, given: Any) -> bool:
+    """Whether JSON says the same of both; to a function, 1, 1.0 and True are not.
+
+    Examples
+    --------
+    >>> same({"x": 1, "y": (2,)}, {"y": [2], "x": 1}), same(1, 1.0)
+    (True, False)
+    """
+    return stored is given or json.dumps(stored, sort_keys=True) == json.dumps(
+        given, sort_keys=True
+    )
+
+
 def difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:
     """Say where two documents of scenarios differ, or None where they do not.
 
@@ -321,12 +348,12 @@ def difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:
     >>> difference(first.to_json(str), second.to_json(str))
     "scenario 0 was {'x': 1}, now it is {'x': 2}"
     """
-    if stored == given:
+    if same(stored, given):
         return None
     old, new = Scenarios.from_json(stored), Scenarios.from_json(given)
     if len(old) != len(new):
         return f"there were {len(old):,} scenarios, now there are {len(new):,}"
     for index, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before != after:
+        if not same(before, after):
             return f"scenario {index} was {before!r}, now it is {after!r}"
     return None

@@ -122,11 +122,11 @@ def forked_trial(folder, seed):
 
 
 def pooled_trial(folder, seed):
-    """Kill the driver of a pool, one of its workers, or all of them; return how many kills hit."""
+    """Kill the driver of a pool, a worker, or all, or press Ctrl-C; return how often it hit."""
     rng = random.Random(seed)
     judge = Judge(folder)
     command = [sys.executable, __file__, "drive", folder, str(rng.choice([1, 2, 7]))]
-    victim = rng.choice(["driver", "worker", "all"])
+    victim = ["driver", "worker", "all", "ctrl-c"][seed % 4]
     hits, groups = 0, []
     for _ in range(2):
         process = subprocess.Popen(command, start_new_session=True)
@@ -137,11 +137,13 @@ def pooled_trial(folder, seed):
                 os.kill(int(pid), signal.SIGKILL)
         elif victim == "driver":
             process.kill()
-        elif process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        elif process.poll() is None:  # Ctrl-C in a terminal reaches the driver and its workers
+            os.killpg(process.pid, signal.SIGINT if victim == "ctrl-c" else signal.SIGKILL)
         status = process.wait()
         hits += status != 0
-        assert status in {0, -signal.SIGKILL, LOST}, f"the driver ended with {status}"
+        assert status in {0, -signal.SIGKILL, -signal.SIGINT, LOST}, (
+            f"the driver ended with {status}"
+        )
         # Workers without a driver may still write: what they write is what the next run writes.
         judge.look()
         groups.append(process.pid)

@@ -92,6 +92,8 @@ FILES = "nothing.npy", "scenarios.json"  # an error that begins with a file is n
         (("fill", "cli_model:product", "cli_model.py", "out.npy"), "is not JSON"),
         (("fill", "broken_model:f", "scenarios.json", "out.npy"), "cannot be imported"),
         (("info", "scenarios.json", "--dtype", "foo"), "is no dtype"),
+        (("create", "x.npy", "--shape", "3", "--dtype", "u1", "--fill-value", "300"), "is no u1"),
+        (("plan", "scenarios.json", "--chunks", "100,much"), "'much' is no number of bytes"),
         (("plan", "scenarios.json", "--device", "foo"), "'foo' is not one of"),
         (("plan", "scenarios.json", "--chunks", "[3"), "is not JSON"),
         (("bench", "x.npy", "--rounds", "0"), "x>=1"),

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import signal
 import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -22,6 +24,12 @@ def make(path, nbytes=10_000, **changes):
 
 def no_links(*_):
     raise PermissionError(errno.EPERM, "no hard links")
+
+
+def without_links(monkeypatch):
+    """Be on a file system without hard links, where no file can be without a name either."""
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
 
 
 @contextmanager
@@ -114,7 +122,7 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, links, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", appear)
     if not links:
-        monkeypatch.setattr(os, "link", no_links)
+        without_links(monkeypatch)
     with pytest.raises(FileExistsError):
         make(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"theirs"
@@ -122,7 +130,7 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, links, monkeypatch):
 
 
 def test_a_file_system_without_hard_links_gets_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "link", no_links)
+    without_links(monkeypatch)
     make(tmp_path / "a")
     assert os.listdir(tmp_path) == ["a"]
 
@@ -221,3 +229,15 @@ def test_a_taken_name_is_told_path_first(tmp_path):
 def test_what_is_not_there_has_no_status(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}/x.npy: no such file"):
         status(tmp_path / "x.npy")
+
+
+def test_a_process_that_is_killed_leaves_nothing_behind(tmp_path):
+    code = """
+import os, signal, sys
+from mmchunks import reserving
+reserving.os.fsync = lambda fd: os.kill(os.getpid(), signal.SIGKILL)
+reserving.create(sys.argv[1], b"head", 2**20, reserve=True, overwrite=False, fill=b"x")
+"""
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path / "out.bin"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []

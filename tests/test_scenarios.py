@@ -181,3 +181,14 @@ def test_a_difference_names_the_first_scenario_that_changed():
         == "scenario 1 was {'x': 2}, now it is {'x': 3}"
     )
     assert difference(*documents([(1,)], [(1,), (2,)])) == "there were 1 scenarios, now there are 2"
+
+
+def test_numbers_that_are_equal_but_not_of_one_type_differ():
+    said = [as_scenarios([{"x": x}]).to_json(str) for x in (True, 1, 1.0)]
+    assert difference(said[0], said[1]) == "scenario 0 was {'x': True}, now it is {'x': 1}"
+    assert difference(said[1], said[2]) == "scenario 0 was {'x': 1}, now it is {'x': 1.0}"
+
+
+def test_columns_of_one_name_are_refused():
+    with pytest.raises(PlanError, match="columns of one name, x;"):
+        as_scenarios(pd.DataFrame([[1, 2]], columns=["x", "x"]))

@@ -17,7 +17,14 @@ import pandas as pd
 import pytest
 
 from mmchunks import learning
-from mmchunks.errors import JournalError, MMChunksError, PlanError, StaleFileError, SweepError
+from mmchunks.errors import (
+    JournalError,
+    LayoutError,
+    MMChunksError,
+    PlanError,
+    StaleFileError,
+    SweepError,
+)
 from mmchunks.journal import Journal
 from mmchunks.records import Ledger
 from mmchunks.sweeping import sweep
@@ -186,6 +193,12 @@ def test_parts_at_once_agree_on_one_file(calls, out, log, pool):
     assert sum(future.result().done for future in ended) == 64
     np.testing.assert_array_equal(np.load(out), judge(64))
     assert sorted(calls.calls_in(log)) == list(range(64))
+
+
+def test_what_no_file_can_hold_leaves_no_journal(calls, out):
+    with pytest.raises(LayoutError, match="holds Python objects"):
+        sweep(calls.row, PRODUCT, out, shape=4, dtype=object)
+    assert list(Path(out).parent.iterdir()) == []
 
 
 def test_an_empty_part_of_nothing_makes_nothing(calls, out):
