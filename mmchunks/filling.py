@@ -144,9 +144,10 @@ def _begun(array: Any, path: str, *, resume: bool, overwrite: bool) -> tuple[Jou
         "order": "C",
         "chunks": [list(sizes) for sizes in array.chunks],
     }
-    if overwrite and not resume:
-        if os.path.exists(path):
-            _require_not_read(array, path)
+    fresh = overwrite and not resume
+    if os.path.exists(path) and (fresh or not Journal(path=path).folder.exists()):
+        _require_not_read(array, path)  # before anybody is told to remove it
+    if fresh:
         # Its journal goes with the file that goes.
         create_npy(path, array.shape, array.dtype, overwrite=True)
         journal = Journal.create(path, settings)

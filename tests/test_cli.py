@@ -163,6 +163,12 @@ def test_parts_and_processes_share_one_sweep(run, sweep, tmp_path, monkeypatch):
     assert json.loads(run("status", "out.npy", "--json"))["fraction"] == 1
 
 
+def test_window_never_writes_onto_its_input(run, ramp, tmp_path):
+    before = (tmp_path / "ramp.npy").read_bytes()
+    assert "reads this file" in run("window", "ramp.npy", "ramp.npy", "--size", 3, code=1)
+    assert (tmp_path / "ramp.npy").read_bytes() == before
+
+
 def test_window_writes_a_target_and_goes_on(run, ramp, tmp_path):
     path, array = ramp
     arguments = ("window", path, "y.npy", "--size", "30", "--step", "10", "--reduce", "max")

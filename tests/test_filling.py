@@ -248,8 +248,9 @@ def test_the_progress_line_counts_every_block_once(out, monkeypatch):
 def test_a_file_is_never_overwritten_by_an_array_that_reads_it(out, work):
     np.save(out, VALUES)
     array = work(out)
-    with pytest.raises(PlanError, match=r"^/.*reads this file; write elsewhere"):
-        to_npy(array, out, overwrite=True)
+    for how in ({"overwrite": True}, {"resume": True}, {}):
+        with pytest.raises(PlanError, match=r"^/.*reads this file; write elsewhere"):
+            to_npy(array, out, **how)
     np.testing.assert_array_equal(np.load(out), VALUES)
     elsewhere = out.replace("out", "elsewhere")
     to_npy(array, elsewhere)
