@@ -7,6 +7,7 @@ handed out but not begun find a mark that tells them not to.
 
 from __future__ import annotations
 
+import reprlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -114,7 +115,7 @@ def losses_named(path: str, calls: Calls[Unit, Receipt]) -> Iterator[None]:
             f"{path}: a worker was lost, or could not run the function{_at(units)} "
             f"({type(error).__name__}: {error}); what is done is kept, run again to go on"
         )
-        if sum(len(unit.calls) for unit in units) > 1:
+        if any(len(unit.calls) > 1 for unit in units):
             msg += "; if that recurs, sweep those scenarios to another path with chunks=1 to find which"
         raise SweepError(msg) from error
 
@@ -123,8 +124,11 @@ def _at(units: list[Unit]) -> str:
     """Name the rows of units for people, and the scenario where it is one."""
     if not units:
         return ""
-    if [len(unit.calls) for unit in units] == [1]:
-        return f" at scenario {units[0].start:,}, which is {units[0].calls[0]!r}"
-    rows = [box_text([(unit.start, unit.start + len(unit.calls))]) for unit in units]
-    more = f" and {len(rows) - 4:,} more" if len(rows) > 4 else ""
-    return f" at {' or '.join(rows[:4])}{more}"
+    named = [
+        f"scenario {unit.start:,}, which is {reprlib.repr(unit.calls[0])}"
+        if len(unit.calls) == 1
+        else box_text([(unit.start, unit.start + len(unit.calls))])
+        for unit in units[:4]
+    ]
+    more = f" and {len(units) - 4:,} more" if len(units) > 4 else ""
+    return f" at {' or '.join(named)}{more}"

@@ -351,6 +351,14 @@ def test_a_worker_that_dies_is_an_error_and_the_next_run_goes_on(calls, out, log
     assert all(computed.count(row) == 1 for row in kept)
 
 
+def test_the_scenarios_that_were_at_work_are_named(calls, out, log):
+    func = functools.partial(calls.kills_its_worker, log)
+    lost = pytest.raises(SweepError, match=r"at .*scenario 13, which is {'x': 13}")
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, lost as caught:
+        sweep(func, {"x": range(30)}, out, executor=pool, chunks=1)
+    assert "chunks=1" not in str(caught.value)
+
+
 def test_a_second_driver_is_refused(calls, out, log):
     sweep(calls.row, PRODUCT, out)
     with Journal.open(out).lock(force=False), pytest.raises(JournalError, match=str(os.getpid())):
