@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mmchunks.files import MAX_HEADER_NBYTES, open_source
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
-from mmchunks.records import Ledger, as_box, forgetting, outstanding
+from mmchunks.records import Ledger, as_box, box_text, forgetting, outstanding
 from mmchunks.resuming import require_layout
 from mmchunks.scenarios import Scenarios
 from mmchunks.units import count
@@ -69,6 +69,12 @@ class Status:
         """Which part is done, from 0 to 1."""
         return self.done / self.total if self.total else 1.0
 
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.done:,} of {self.total:,} {self.unit} done ({self.fraction:.1%}), "
+            f"{self.failed:,} failed, {self.missing:,} missing"
+        )
+
     def scenario(self, row: int) -> Call:
         """Tell which scenario a row is the result of.
 
@@ -100,6 +106,15 @@ class VerifyReport:
     def ok(self) -> bool:
         """Whether all hold what was written."""
         return not self.bad
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.path}: all of {self.checked:,} chunks hold what was written"
+        more = f" and {len(self.bad) - 5:,} more" if len(self.bad) > 5 else ""
+        return (
+            f"{self.path}: {len(self.bad):,} of {self.checked:,} chunks were changed since they were "
+            f"written, and hold other bytes: {', '.join(map(box_text, self.bad[:5]))}{more}"
+        )
 
 
 def status(path: str | os.PathLike[str]) -> Status:

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 from mmchunks.computing import raise_failure, stopping
 from mmchunks.errors import MMChunksError, SweepError
+<<<<<<< HEAD
 from mmchunks.interrupts import interrupts_held
+=======
+from mmchunks.records import box_text
+>>>>>>> mend
 from mmchunks.units import count
 
 if TYPE_CHECKING:
@@ -95,8 +99,8 @@ class Driver:
 
 
 @contextmanager
-def losses_named(path: str) -> Iterator[None]:
-    """Say what the loss of a worker means, whatever its executor raises then.
+def losses_named(path: str, calls: Calls[Unit, Receipt]) -> Iterator[None]:
+    """Say what the loss of a worker means, and at which rows, whatever its executor raises then.
 
     Raises
     ------
@@ -108,8 +112,22 @@ def losses_named(path: str) -> Iterator[None]:
     except (MMChunksError, OSError):
         raise
     except Exception as error:
+        units = calls.suspects()
         msg = (
-            f"{path}: a worker was lost, or could not run the function "
+            f"{path}: a worker was lost, or could not run the function{_at(units)} "
             f"({type(error).__name__}: {error}); what is done is kept, run again to go on"
         )
+        if sum(len(unit.calls) for unit in units) > 1:
+            msg += "; if that recurs, sweep those scenarios to another path with chunks=1 to find which"
         raise SweepError(msg) from error
+
+
+def _at(units: list[Unit]) -> str:
+    """Name the rows of units for people, and the scenario where it is one."""
+    if not units:
+        return ""
+    if [len(unit.calls) for unit in units] == [1]:
+        return f" at scenario {units[0].start:,}, which is {units[0].calls[0]!r}"
+    rows = [box_text([(unit.start, unit.start + len(unit.calls))]) for unit in units]
+    more = f" and {len(rows) - 4:,} more" if len(rows) > 4 else ""
+    return f" at {' or '.join(rows[:4])}{more}"

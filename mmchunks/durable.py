@@ -8,12 +8,35 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from mmchunks.errors import os_error
 
-__all__ = ["sync_folder", "write_new"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["making", "sync_folder", "write_new"]
+
+
+@contextmanager
+def making(path: str) -> Iterator[None]:
+    """Let errors name the file that was asked for, while the block makes it under another name.
+
+    Raises
+    ------
+    OSError
+        Of the same kind; its sentence begins with `path`.
+    """
+    try:
+        yield
+    except OSError as error:
+        folder = Path(path).parent
+        why = f"cannot be made: {(error.strerror or '').lower()}"
+        if not folder.is_dir():
+            why = f"there is no folder {folder}; make it first"
+        raise os_error(error.errno, f"{path}: {why}") from error
 
 
 def sync_folder(folder: str | Path) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "PlanError",
     "StaleFileError",
     "SweepError",
+    "os_error",
 ]
 
 
@@ -55,3 +56,19 @@ class SweepError(MMChunksError, RuntimeError):
 
 class DeviceError(MMChunksError, RuntimeError):
     """A GPU was asked for and is not there, or cannot do what was asked."""
+
+
+def os_error(code: int | None, sentence: str) -> OSError:
+    """Make the error that the operating system has for a code, of a sentence of ours.
+
+    Built as usual, its text would begin with the code and not with the path.
+
+    Examples
+    --------
+    >>> error = os_error(2, "out.npy: no such file")
+    >>> type(error).__name__, error.errno, str(error)
+    ('FileNotFoundError', 2, 'out.npy: no such file')
+    """
+    error = type(OSError(code, sentence))(sentence)
+    error.errno = code
+    return error

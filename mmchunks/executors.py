@@ -13,6 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mmchunks.errors import PlanError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
@@ -37,6 +39,11 @@ class Calls(Generic[Item, Result]):
     items : iterable
         Taken one by one as there is room.
 
+    Raises
+    ------
+    PlanError
+        If the executor is nothing of the kind.
+
     Examples
     --------
     >>> list(Calls(None, abs, [-1, -2]))
@@ -49,6 +56,13 @@ class Calls(Generic[Item, Result]):
         func: Callable[[Item], Result],
         items: Iterable[Item],
     ) -> None:
+        takes_calls = hasattr(executor, "submit") and not isinstance(executor, type)
+        if executor is not None and not takes_calls:
+            msg = (
+                f"executor is {executor!r}, which has no submit(); pass a pool such as "
+                "concurrent.futures.ProcessPoolExecutor(3), a distributed.Client, or None"
+            )
+            raise PlanError(msg)
         if hasattr(executor, "get_executor"):
             # A distributed.Client. It takes calls to be pure, and would not write a second time.
             executor = executor.get_executor(pure=False)
@@ -56,6 +70,8 @@ class Calls(Generic[Item, Result]):
         self._func = func
         self._items = iter(items)
         self._in_flight: set[Future[Result]] = set()
+        self._unended: dict[Future[Result], Item] = {}  # oldest first; those that raised stay
+        self._raised: Future[Result] | None = None
         self._ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
 
     def __iter__(self) -> Iterator[Result]:
@@ -74,7 +90,10 @@ class Calls(Generic[Item, Result]):
                 msg = "its executor cancelled a call that had not ended"
                 raise CancelledError(msg)
             # Given before another is submitted, because a broken pool refuses that.
-            yield future.result()
+            self._raised = future
+            result = future.result()
+            del self._unended[future]
+            yield result
             self._submit(1)
 
     def _submit(self, count: int) -> None:
@@ -82,7 +101,19 @@ class Calls(Generic[Item, Result]):
         for item in islice(self._items, count):
             future = self._executor.submit(self._func, item)
             self._in_flight.add(future)
+            self._unended[future] = item
             future.add_done_callback(self._ended.put)
+
+    def suspects(self) -> list[Item]:
+        """Name the items one of whose calls lost its worker, when that was raised.
+
+        A pool of processes breaks as a whole: then they are those that were at work, which are as
+        many of the oldest as there are workers.
+        """
+        workers = getattr(self._executor, "_max_workers", None)
+        if workers:
+            return list(self._unended.values())[:workers]
+        return [item for future, item in self._unended.items() if future is self._raised]
 
     def rest(self) -> Iterator[Result]:
         """Begin no further call, and give the results of those in flight, errors left out.

@@ -63,7 +63,8 @@ def to_npy(
     path : str or os.PathLike
         The file; with `region` it must be there, else it is made.
     region : slice or tuple of slice, optional
-        Where in an existing file the array goes. No journal is kept then.
+        Where in an existing file the array goes. No journal is kept then; if the file has one of
+        the work that filled it, `verify` finds what is overwritten changed.
     resume : bool
         Go on with what an earlier call began with the same array: blocks that its journal says are
         done are not computed. It is the same if its dask name is.
@@ -83,8 +84,8 @@ def to_npy(
     Raises
     ------
     PlanError
-        If chunk sizes are unknown, the array does not fit the region, or it reads the very file
-        that would be overwritten.
+        If it is no dask array, chunk sizes are unknown, it does not fit the region, or it reads the
+        very file that would be overwritten.
     FileExistsError
         If the file is there, without `resume` or `overwrite`.
     JournalError
@@ -103,6 +104,7 @@ def to_npy(
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     path = os.path.realpath(path)
+    _require_dask_array(dask_array, path)
     _require_known_chunks(dask_array, path)
     if region is not None:
         if resume or overwrite:
@@ -110,6 +112,7 @@ def to_npy(
             raise PlanError(msg)
         target = open_target(path)
         _require_not_read(dask_array, path)
+        _warn_of_journal(path)
         corner = _corner(target, region, dask_array.shape)
         journal = None
     else:
@@ -307,6 +310,29 @@ def _require_not_read(array: Any, path: str) -> None:
     if path in files_read_by(array):
         msg = (
             f"{path}: the array reads this file; write elsewhere, and rename the result if need be"
+        )
+        raise PlanError(msg)
+
+
+def _warn_of_journal(path: str) -> None:
+    """Say so before the run, if the journal of other work will not fit the file any more."""
+    folder = Journal(path=path).folder
+    if folder.exists():
+        msg = (
+            f"{path}: was filled by a sweep or to_npy, whose journal does not know of region=: verify "
+            f"will find these chunks changed; remove {folder} when that work is complete"
+        )
+        warnings.warn(msg, stacklevel=3)
+
+
+def _require_dask_array(array: Any, path: str) -> None:
+    """Refuse what is no dask array, and say how to write it."""
+    import dask.array as da
+
+    if not isinstance(array, da.Array):
+        msg = (
+            f"{path}: to_npy writes dask arrays, got {type(array).__name__}; use numpy.save for what "
+            "is in memory, else dask.array.from_array, or the .data of an xarray.DataArray"
         )
         raise PlanError(msg)
 

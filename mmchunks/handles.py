@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mmchunks import writing
-from mmchunks.errors import StaleFileError
+from mmchunks.errors import StaleFileError, os_error
 from mmchunks.paths import Identity
 
 if TYPE_CHECKING:
@@ -121,4 +121,4 @@ class Handle:
                 f"{self._path}: a flush failed before, and the kernel reports lost writes once; "
                 "open it again, and write anew what was written since the last good flush"
             )
-            raise OSError(errno.EIO, msg)
+            raise os_error(errno.EIO, msg)

@@ -18,6 +18,7 @@ looked at it before may for a long time believe that it has not grown, but not u
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -31,8 +32,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmchunks.durable import sync_folder, write_new
-from mmchunks.errors import JournalError
+from mmchunks.durable import making, sync_folder, write_new
+from mmchunks.errors import JournalError, os_error
 from mmchunks.locks import owned
 
 if TYPE_CHECKING:
@@ -88,10 +89,13 @@ class Journal:
         ------
         JournalError
             If `path` has a journal already.
+        OSError
+            If none can be made there.
         """
         journal = cls(path=os.fspath(path))
         unborn = Path(f"{journal.folder}.{uuid.uuid4().hex}")
-        unborn.mkdir()
+        with making(journal.path):
+            unborn.mkdir()
         try:
             write_new(unborn / "plan.json", json.dumps(settings, indent=1).encode())
             sync_folder(unborn)
@@ -127,9 +131,14 @@ class Journal:
         plan = self.folder / "plan.json"
         try:
             settings: dict[str, Any] = json.loads(plan.read_bytes())
-        except FileNotFoundError as error:
-            msg = f"{self.path}: has no journal; {plan} is missing"
-            raise FileNotFoundError(error.errno, msg) from None
+        except (FileNotFoundError, NotADirectoryError):
+            there = self.folder.exists() or os.path.lexists(self.path)
+            msg = f"{self.path}: " + (
+                f"has no journal; {plan} is missing"
+                if there
+                else "no such file, and no journal of it"
+            )
+            raise os_error(errno.ENOENT, msg) from None
         except ValueError as error:
             msg = f"{plan}: is not the JSON that was written there ({error})"
             raise JournalError(msg) from error
@@ -248,7 +257,7 @@ class Writer:
             except OSError as error:  # not Ctrl-C, which comes before a write or after it
                 self._failed = True
                 msg = f"{self._path}: a record is lost: {(error.strerror or '').lower()}"
-                raise OSError(error.errno, msg) from error
+                raise os_error(error.errno, msg) from error
             if written < len(text):
                 self._failed = True
                 msg = f"{self._path}: {written:,} of {len(text):,} bytes were written; is it full?"

@@ -25,7 +25,7 @@ import numpy as np
 
 from mmchunks.blocks import borrowed, strided
 from mmchunks.descriptors import path_of, require
-from mmchunks.errors import StaleFileError
+from mmchunks.errors import StaleFileError, os_error
 from mmchunks.layout import Layout, Region, Span
 
 __all__ = ["map_region"]
@@ -122,7 +122,7 @@ def _private_map(fd: int, span: Span) -> np.ndarray[Any, Any]:
         number = ctypes.get_errno()
         reason = os.strerror(number).lower()
         msg = f'{path_of(fd)}: cannot be mapped ({reason}); read it instead, with io="pread"'
-        raise OSError(number, msg)
+        raise os_error(number, msg)
     return borrowed(address, span.nbytes, _libc.munmap, address, span.nbytes)
 
 
@@ -145,7 +145,9 @@ def _populate(fd: int, memory: np.ndarray[Any, Any]) -> None:
         )
         raise StaleFileError(msg)
     if number not in {0, errno.EINVAL}:  # EINVAL: Linux before 5.14 does not know it
-        raise OSError(number, f"{path_of(fd)}: cannot be brought in, {os.strerror(number).lower()}")
+        raise os_error(
+            number, f"{path_of(fd)}: cannot be brought in, {os.strerror(number).lower()}"
+        )
 
 
 def _lock(fd: int, memory: np.ndarray[Any, Any]) -> None:
@@ -158,4 +160,4 @@ def _lock(fd: int, memory: np.ndarray[Any, Any]) -> None:
         f"{path_of(fd)}: cannot lock {len(memory):,} bytes in memory, this process may lock "
         f"{limit:,} in all (RLIMIT_MEMLOCK); raise it with 'ulimit -l', or map less at once"
     )
-    raise OSError(number, msg)
+    raise os_error(number, msg)

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmchunks.errors import os_error
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -123,9 +125,8 @@ def _telling(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = type(error)(f"{name}: {_url_remedy(name) or (error.strerror or '').lower()}")
-        told.errno = error.errno
-        raise told from error
+        why = _url_remedy(name) or (error.strerror or "").lower()
+        raise os_error(error.errno, f"{name}: {why}") from error
 
 
 def _url_remedy(name: str) -> str | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "line", "progress_bar"]
 
 _REFRESH = 0.5  # seconds between two drawings in a notebook
+_SHORTEST_BAR = 8  # columns; a shorter one says less than the text beside it
 
 
 class Bar(Protocol):
@@ -63,7 +64,9 @@ def progress_bar(
         yield _Silent()
 
 
-def line(total: int, *, done: int, failed: int, before: int, seconds: float, what: str) -> str:
+def line(
+    total: int, *, done: int, failed: int, before: int, seconds: float, what: str, width: int | None
+) -> str:
     """Say in one line how far the work is.
 
     Parameters
@@ -74,6 +77,9 @@ def line(total: int, *, done: int, failed: int, before: int, seconds: float, wha
         Since it began.
     what : str
         What is counted.
+    width : int or None
+        Characters there are room for: the rate, then the counts are left out where there are not
+        enough.
 
     Returns
     -------
@@ -82,14 +88,30 @@ def line(total: int, *, done: int, failed: int, before: int, seconds: float, wha
 
     Examples
     --------
-    >>> line(100, done=60, failed=1, before=20, seconds=8, what="rows")
+    >>> counts = {"done": 60, "failed": 1, "before": 20, "seconds": 8, "what": "rows"}
+    >>> line(100, **counts, width=None)
     '60 of 100 rows  60 %  5.0 rows/s  0:00:08 left  1 failed'
+    >>> line(100, **counts, width=40)
+    '60 %  0:00:08 left  1 failed'
     """
     rate = (done - before) / seconds if seconds > 0 else 0.0
     left = _clock((total - done) / rate) if rate > 0 else "-:--:--"
     share = 100 * done // total if total else 100
-    text = f"{done:,} of {total:,} {what}  {share} %  {_rate(rate)} {what}/s  {left} left"
-    return text + (f"  {failed:,} failed" if failed else "")
+    parts = {
+        "counts": f"{done:,} of {total:,} {what}",
+        "share": f"{share} %",
+        "rate": f"{_rate(rate)} {what}/s",
+        "left": f"{left} left",
+        "failed": f"{failed:,} failed" if failed else "",
+    }
+    for dispensable in ("rate", "counts"):
+        if width is not None and len(_joined(parts)) > width:
+            del parts[dispensable]
+    return _joined(parts)
+
+
+def _joined(parts: dict[str, str]) -> str:
+    return "  ".join(filter(None, parts.values()))
 
 
 def _rate(rate: float) -> str:
@@ -128,10 +150,10 @@ class _Counted:
             self._drawn = time.monotonic()
             self.draw()
 
-    def text(self) -> str:
+    def text(self, width: int | None) -> str:
         seconds = time.monotonic() - self._began
         counts = {"done": self._done, "failed": self._failed, "before": self._before}
-        return line(self._total, what=self._what, seconds=seconds, **counts)
+        return line(self._total, what=self._what, seconds=seconds, width=width, **counts)
 
     def draw(self) -> None:
         raise NotImplementedError
@@ -144,10 +166,10 @@ class _Notebook(_Counted):
         super().__init__(total, what, done)
         from IPython.display import display
 
-        self._handle = display({"text/plain": self.text()}, raw=True, display_id=True)
+        self._handle = display({"text/plain": self.text(None)}, raw=True, display_id=True)
 
     def draw(self) -> None:
-        self._handle.update({"text/plain": self.text()}, raw=True)
+        self._handle.update({"text/plain": self.text(None)}, raw=True)
 
 
 @contextmanager
@@ -165,15 +187,20 @@ def _terminal(total: int, *, what: str, done: int, console: Console) -> Iterator
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
 
     class Terminal(_Counted):
         def draw(self) -> None:
             pass  # Live asks for the next drawing by itself, which keeps the clock running
 
-        def __rich__(self) -> Table:
+        def __rich__(self) -> Table | Text:
+            text = Text(self.text(console.width), no_wrap=True)
+            room = min(30, console.width - len(text) - 1)
+            if room < _SHORTEST_BAR:
+                return text
             row = Table.grid(padding=(0, 1))
             row.add_row(
-                ProgressBar(total=max(self._total, 1), completed=self._done, width=30), self.text()
+                ProgressBar(total=max(self._total, 1), completed=self._done, width=room), text
             )
             return row
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from mmchunks import mounts, pagecache
 from mmchunks.layout import Span
-from mmchunks.records import box_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,11 +100,7 @@ def plan_facts(plan: Plan, way: str | None) -> dict[str, Any]:
 
 def sweep_line(done: SweepReport) -> str:
     """Say what a sweep did."""
-    failed = f", {done.failed:,} failed (mmchunks status tells why)" if done.failed else ""
-    return (
-        f"{done.path}: {done.done:,} rows done in {done.seconds:.1f} s, "
-        f"{done.skipped:,} were done before{failed}"
-    )
+    return f"{done} (mmchunks status tells why)" if done.failed else str(done)
 
 
 def status_facts(status: Status) -> dict[str, Any]:
@@ -127,11 +122,7 @@ def status_facts(status: Status) -> dict[str, Any]:
 
 def status_lines(status: Status) -> str:
     """Say how much of a file is done, draw where, and name what failed."""
-    head = (
-        f"{status.path}: {status.done:,} of {status.total:,} {status.unit} done "
-        f"({status.fraction:.1%}), {status.failed:,} failed, {status.missing:,} missing"
-    )
-    facts = [head, f"  [{_map(status)}]", f"  by {', '.join(status.hosts) or 'nobody yet'}"]
+    facts = [str(status), f"  [{_map(status)}]", f"  by {', '.join(status.hosts) or 'nobody yet'}"]
     if status.rate:
         facts[-1] += f", {status.rate:,.3g} {status.unit} a second"
     shown = sorted(status.failures)[:5]
@@ -156,17 +147,13 @@ def _map(status: Status, *, cells: int = 60) -> str:
 def verify_line(found: VerifyReport) -> str:
     """Say whether what is done still holds what was written."""
     if found.ok:
-        return f"{found.path}: all of {found.checked:,} chunks hold what was written"
-    more = f" and {len(found.bad) - 5:,} more" if len(found.bad) > 5 else ""
+        return str(found)
     remedy = (
         "run the same work again to compute them"
         if found.forgotten
         else "with --forget the next run computes them again"
     )
-    return (
-        f"{found.path}: {len(found.bad):,} of {found.checked:,} chunks were changed since they were "
-        f"written, and hold other bytes: {', '.join(map(box_text, found.bad[:5]))}{more}; {remedy}"
-    )
+    return f"{found}; {remedy}"
 
 
 def rate_lines(rates: Mapping[str, Mapping[str, float]]) -> str:

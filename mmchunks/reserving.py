@@ -20,7 +20,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from mmchunks.durable import sync_folder
+from mmchunks.durable import making, sync_folder
+from mmchunks.errors import os_error
 
 __all__ = ["create"]
 
@@ -74,7 +75,12 @@ def create(
         raise _taken(path)
     partial = Path(path).parent / f".{Path(path).name}.{uuid.uuid4().hex}.partial"
     try:
+<<<<<<< HEAD
         fd = _open_new(partial)
+=======
+        with making(path):
+            fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+>>>>>>> mend
         try:
             _make(fd, head, nbytes, reserve=reserve, fill=fill)
             if not os.fstat(fd).st_nlink:
@@ -84,12 +90,13 @@ def create(
             os.close(fd)
         _rename(partial, path, overwrite=overwrite)
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if error.errno is None or error.errno not in _NO_SPACE:
             raise
-        raise _no_space(path, nbytes, error) from error
+        raise _no_space(path, nbytes, error.errno) from error
     finally:
         # Before anything else is said: a reservation that failed half-way may hold the whole disk.
-        partial.unlink(missing_ok=True)
+        with suppress(NotADirectoryError):
+            partial.unlink(missing_ok=True)
     sync_folder(Path(path).parent)
 
 
@@ -157,15 +164,15 @@ def _free_nbytes(where: int | Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _taken(path: str) -> FileExistsError:
+def _taken(path: str) -> OSError:
     msg = f"{path}: exists; pass overwrite=True to replace it, or open it with open_target"
-    return FileExistsError(errno.EEXIST, msg)
+    return os_error(errno.EEXIST, msg)
 
 
-def _no_space(path: str, nbytes: int, error: OSError) -> OSError:
+def _no_space(path: str, nbytes: int, code: int) -> OSError:
     free = _free_nbytes(Path(path).parent)
     msg = (
         f"{path}: needs {nbytes:,} bytes, {free:,} bytes are free "
-        f"({(error.strerror or '').lower()}); free some, or write to another disk"
+        f"({os.strerror(code).lower()}); free some, or write to another disk"
     )
-    return OSError(error.errno, msg)
+    return os_error(code, msg)

@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks import scenarios
+<<<<<<< HEAD
 from mmchunks.errors import JournalError, MMChunksError, StaleFileError
+=======
+from mmchunks.errors import JournalError, StaleFileError, os_error
+>>>>>>> mend
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
 from mmchunks.records import Ledger, box_text
@@ -78,10 +82,10 @@ def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
         if not there:
             return None
         msg = f"{path}: exists and has no journal, so nobody knows what is done; remove it, or write elsewhere"
-        raise FileExistsError(errno.EEXIST, msg) from None
+        raise os_error(errno.EEXIST, msg) from None
     if not resume:
         msg = f"{path}: was begun before; carry on with resume=True, or remove it and {journal.folder}"
-        raise FileExistsError(errno.EEXIST, msg)
+        raise os_error(errno.EEXIST, msg)
     what = _difference(journal.settings, given)
     if what:
         msg = f"{path}: was begun with other settings: {what}; give the same, or another path"

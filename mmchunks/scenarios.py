@@ -14,6 +14,7 @@ import functools
 import json
 import math
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -66,6 +67,10 @@ class Scenarios(Sequence[Call]):
         """
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        first = f", the first is {reprlib.repr(self[0])}" if len(self) else ""
+        return f"<{len(self):,} scenarios{first}>"
+
     @staticmethod
     def from_json(document: dict[str, Any]) -> Scenarios:
         """Read what `to_json` wrote; values that JSON cannot say stay ``{"repr", "token"}``."""
@@ -77,7 +82,7 @@ class Scenarios(Sequence[Call]):
         return kind(values=document["values"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _List(Scenarios):
     """One call an entry."""
 
@@ -93,7 +98,7 @@ class _List(Scenarios):
         return {"kind": "list", "calls": [_say(call, tokenize) for call in self.calls]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Columns(Scenarios):
     """Values by the name of the argument; what a call takes of them is for the subclass to say."""
 
@@ -113,7 +118,7 @@ class _Columns(Scenarios):
         return {"kind": kind, "values": values}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Product(_Columns):
     """Every combination of the values."""
 
@@ -128,7 +133,7 @@ class _Product(_Columns):
         return dict(reversed(call.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Table(_Columns):
     """A row of every column."""
 

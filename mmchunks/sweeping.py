@@ -73,6 +73,13 @@ class SweepReport:
     seconds: float
     """How long it took."""
 
+    def __str__(self) -> str:
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return (
+            f"{self.path}: {self.done:,} rows done in {self.seconds:.1f} s, "
+            f"{self.skipped:,} were done before{failed}"
+        )
+
 
 def sweep(
     func: Callable[..., Any],
@@ -204,8 +211,9 @@ def sweep(
                 driver.heed(first)
                 left = missing(rows, before + driver.done + driver.failed)
             units = _units(calls, left, journal.settings["unit_rows"])
-            with losses_named(path):
-                driver.run(Calls(executor, functools.partial(compute, job), units))
+            work = Calls(executor, functools.partial(compute, job), units)
+            with losses_named(path, work):
+                driver.run(work)
     return SweepReport(
         path=path,
         done=count(driver.done),
@@ -234,8 +242,9 @@ def _begin(
         return begin(job.path, settings | learnt)[0], None
     unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
     look = functools.partial(learn, job, settings, len(calls), limits, alone)
-    with losses_named(job.path):
-        (receipt,) = Calls(executor, look, [unit])
+    first = Calls(executor, look, [unit])
+    with losses_named(job.path, first):
+        (receipt,) = first
     return Journal.open(job.path), receipt
 
 

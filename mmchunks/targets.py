@@ -27,7 +27,7 @@ from mmchunks import npy, reserving, transfers, writing
 from mmchunks.blocks import dense, flattened
 from mmchunks.buffers import take
 from mmchunks.checksums import Checksum
-from mmchunks.errors import LayoutError
+from mmchunks.errors import LayoutError, os_error
 from mmchunks.files import MAX_HEADER_NBYTES, Source, open_source
 from mmchunks.fitting import as_array, check_cast, fitted, slabs, split_region
 from mmchunks.handles import Handle
@@ -456,7 +456,7 @@ def open_target(path: str | os.PathLike[str]) -> Target:
     source = replace(open_source(path, max_header_size=MAX_HEADER_NBYTES), filling=True)
     if not os.access(source.path, os.W_OK):
         msg = f"{source.path}: may not be written by this user"
-        raise PermissionError(errno.EACCES, msg)
+        raise os_error(errno.EACCES, msg)
     return Target(source, "auto")
 
 

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mmchunks.errors import os_error
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -227,7 +229,7 @@ def flush(output: Output) -> None:
         os.fdatasync(output.fd)
     except OSError as error:
         msg = f"{output.path}: what was written is lost: {(error.strerror or '').lower()}"
-        raise OSError(error.errno, msg) from error
+        raise os_error(error.errno, msg) from error
 
 
 def settle(output: Output, fragments: Iterable[Fragment], *, stop: int) -> int:
@@ -335,7 +337,7 @@ def _pwrite(output: Output, fd: int, offset: int, data: Bytes) -> None:
                 f"{output.path}: bytes {offset:,} to {offset + data.size:,} were not written: "
                 f"{(error.strerror or '').lower()}"
             )
-            raise OSError(error.errno, msg) from error
+            raise os_error(error.errno, msg) from error
 
 
 def _read_page(output: Output, start: int) -> Bytes:

@@ -215,3 +215,18 @@ def test_nothing_is_forgotten_while_a_driver_is_at_work(out):
     with Journal.open(out).lock(force=False), pytest.raises(JournalError, match="driver"):
         verify(out, forget=True)
     assert status(out).done == 4
+
+
+def test_what_is_found_prints_in_one_line(out):
+    bad = list(range(0, 3000, 2))
+    done = sweep(halves, [(x, bad) for x in range(3000)], out, chunks=3, on_error="record")
+    assert str(done).startswith(f"{out}: 1,500 rows done in ")
+    assert str(done).endswith("s, 0 were done before, 1,500 failed")
+    assert str(status(out)) == (f"{out}: 1,500 of 3,000 rows done (50.0%), 1,500 failed, 0 missing")
+    assert repr(status(out).scenarios).startswith("<3,000 scenarios, the first is (0, [0, 2, 4")
+    assert str(verify(out)) == f"{out}: all of 1,500 chunks hold what was written"
+    np.load(out, mmap_mode="r+")[:40] = -1
+    assert str(verify(out)) == (
+        f"{out}: 20 of 1,500 chunks were changed since they were written, and hold other bytes: "
+        "rows 1 to 2, rows 3 to 4, rows 5 to 6, rows 7 to 8, rows 9 to 10 and 15 more"
+    )

@@ -257,8 +257,22 @@ def test_a_file_is_never_overwritten_by_an_array_that_reads_it(out, work):
     np.testing.assert_array_equal(np.load(elsewhere), array.compute())
 
 
+def test_a_region_of_a_file_with_a_journal_is_written_with_a_warning(out):
+    to_npy(da.from_array(VALUES, chunks=(20, -1)), out)
+    with pytest.warns(UserWarning, match=r"^/.* whose journal does not know of region="):
+        to_npy(da.ones((5, 50)), out, region=np.s_[30:35])
+    assert verify(out).bad == (((20, 40), (0, 50)),)
+
+
 def test_a_region_of_the_file_that_the_array_reads_is_refused(out):
     np.save(out, VALUES)
     with pytest.raises(PlanError, match="reads this file"):
         to_npy(from_npy(out)[:30] * 2, out, region=np.s_[30:])
     np.testing.assert_array_equal(np.load(out), VALUES)
+
+
+@pytest.mark.parametrize("array", [VALUES, [1, 2], None])
+def test_what_is_no_dask_array_is_refused_in_a_sentence(out, array):
+    with pytest.raises(PlanError, match=r"^/.*to_npy writes dask arrays, got .*; use numpy.save"):
+        to_npy(array, out)
+    assert not os.path.exists(out)

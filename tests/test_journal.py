@@ -34,7 +34,7 @@ def test_settings_come_back_as_they_were_given(journal):
 
 
 def test_a_file_without_a_journal_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.npy: has no journal"):
+    with pytest.raises(FileNotFoundError, match=r"none\.npy: no such file, and no journal"):
         Journal.open(tmp_path / "none.npy")
 
 

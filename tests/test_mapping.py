@@ -238,9 +238,7 @@ def test_nothing_is_mapped_that_the_kernel_refuses(file, tmp_path):
     _, layout, _ = file
     fd = os.open(tmp_path, os.O_RDONLY)
     resource.getpagesize()
-    with pytest.raises(
-        OSError, match=rf"^\[Errno 19\] {tmp_path}: cannot be mapped \(no such device\)"
-    ):
+    with pytest.raises(OSError, match=rf"^{tmp_path}: cannot be mapped \(no such device\)"):
         map_region(fd, Layout(shape=(1,), dtype=np.dtype("u1")), (slice(0, 1),))
     os.close(fd)
     assert layout.nbytes == 65_536

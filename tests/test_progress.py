@@ -1,6 +1,7 @@
 """The progress line: shown where someone looks, and nowhere else."""
 
 import io
+import re
 import sys
 import types
 
@@ -21,6 +22,21 @@ def test_a_terminal_shows_counts_and_failures():
     text = drawn(Console(file=io.StringIO(), force_terminal=True, width=120))
     assert "6 of 10 rows  60 %" in text
     assert "1 failed" in text
+
+
+@pytest.mark.parametrize("width", [30, 40, 80, 120, 200])
+def test_a_terminal_of_any_width_gets_one_line(width):
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
+    with progress_bar(10**6, what="blocks", done=2, show=True, console=console) as bar:
+        bar.advance(123_456)
+        bar.advance(1, failed=1)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+    drawings = [drawing for drawing in re.split(r"[\r\n]+", text) if drawing.strip()]
+    assert all(len(drawing) <= width for drawing in drawings)
+    assert all("%" in drawing and "left" in drawing for drawing in drawings)
+    assert "1 failed" in drawings[-1]
+    assert ("of 1,000,000 blocks" in drawings[-1]) == (width >= 80)
+    assert "━" in drawings[-1] or width < 120
 
 
 def test_a_file_or_pipe_gets_nothing():
@@ -70,5 +86,5 @@ def test_a_notebook_gets_one_line_that_is_replaced(monkeypatch):
 def test_a_line_says_how_fast_and_how_long_still(numbers, text):
     total, done, failed, before, seconds = numbers
     assert text == line(
-        total, done=done, failed=failed, before=before, seconds=seconds, what="rows"
+        total, done=done, failed=failed, before=before, seconds=seconds, what="rows", width=None
     )

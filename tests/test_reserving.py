@@ -11,7 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from mmchunks import reserving
+from mmchunks.checking import status
 from mmchunks.reserving import create
+from mmchunks.sweeping import sweep
+from mmchunks.targets import create_npy
 
 
 def make(path, nbytes=10_000, **changes):
@@ -198,6 +201,7 @@ def test_btrfs_overwrites_in_place_when_full(tmp_path):
         assert set((folder / "a").read_bytes()) == {ord("y")}
 
 
+<<<<<<< HEAD
 def test_a_process_that_is_killed_leaves_nothing_behind(tmp_path):
     code = """
 import os, signal, sys
@@ -208,3 +212,33 @@ reserving.create(sys.argv[1], b"head", 2**20, reserve=True, overwrite=False, fil
     killed = subprocess.run([sys.executable, "-c", code, tmp_path / "out.bin"], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+=======
+def test_errors_name_the_file_that_was_asked_for_and_its_folder(tmp_path):
+    path = str(tmp_path / "nowhere" / "x.npy")
+    sentence = rf"^{path}: there is no folder {tmp_path}/nowhere; make it first$"
+    with pytest.raises(FileNotFoundError, match=sentence) as caught:
+        create_npy(path, 3, "f4")
+    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError, match=sentence):
+        sweep(abs, [(1,)], path)
+    (tmp_path / "file").touch()
+    below = str(tmp_path / "file" / "x.npy")
+    for make in (lambda: create_npy(below, 3, "f4"), lambda: sweep(abs, [(1,)], below)):
+        with pytest.raises(NotADirectoryError, match=rf"^{below}: there is no folder"):
+            make()
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_taken_name_is_told_path_first(tmp_path):
+    create_npy(tmp_path / "x.npy", 3, "f4")
+    with pytest.raises(FileExistsError, match=rf"^{tmp_path}/x.npy: exists") as caught:
+        create_npy(tmp_path / "x.npy", 3, "f4")
+    assert caught.value.errno == errno.EEXIST
+    with pytest.raises(FileExistsError, match=rf"^{tmp_path}/x.npy: exists"):
+        sweep(abs, [(1,)], tmp_path / "x.npy")
+
+
+def test_what_is_not_there_has_no_status(tmp_path):
+    with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}/x.npy: no such file"):
+        status(tmp_path / "x.npy")
+>>>>>>> mend

@@ -336,7 +336,9 @@ def test_ctrl_c_keeps_what_is_done(calls, executor, out, log):
 def test_a_worker_that_dies_is_an_error_and_the_next_run_goes_on(calls, out, log):
     context = multiprocessing.get_context("spawn")
     func = functools.partial(calls.kills_its_worker, log)
-    lost = pytest.raises(SweepError, match=r"a worker was lost.*run again to go on")
+    lost = pytest.raises(
+        SweepError, match=r"a worker was lost.* rows 12 to 14 .*run again to go on"
+    )
     with ProcessPoolExecutor(2, context) as pool, lost:
         sweep(func, {"x": range(30)}, out, executor=pool, chunks=2)
     kept = rows_in(ledger(out).rows)
@@ -562,3 +564,10 @@ def test_a_relative_path_means_the_same_everywhere(calls, pool, tmp_path, monkey
     Path("out.npy").unlink()
     with pytest.raises(StaleFileError):
         sweep(calls.row, PRODUCT, "out.npy", executor=pool)
+
+
+@pytest.mark.parametrize("executor", [3, "processes", ThreadPoolExecutor])
+def test_what_is_no_executor_is_refused_in_a_sentence(calls, out, executor):
+    with pytest.raises(PlanError, match=r"executor is .*, which has no submit\(\); pass a pool"):
+        sweep(calls.row, PRODUCT, out, executor=executor)
+    assert not os.path.exists(out)

@@ -99,6 +99,15 @@ def test_a_lost_worker_costs_its_unit_only(client, calls, out, log):
     assert computed.count(13) == 3
 
 
+def test_a_scenario_that_kills_every_worker_is_named(client, calls, out, log):
+    func = functools.partial(calls.kills_its_worker, log)
+    with pytest.raises(SweepError, match=r"scenario 13, which is {'x': 13} \(KilledWorker"):
+        sweep(func, {"x": range(30)}, out, executor=client, chunks=1)
+    Path(f"{log}.mended").touch()
+    sweep(func, {"x": range(30)}, out, executor=client)
+    np.testing.assert_array_equal(np.load(out), judge(30))
+
+
 async def forget(address, dask_scheduler):
     """Let the scheduler believe that a worker is gone, which is still at work."""
     await dask_scheduler.remove_worker(address, stimulus_id="test", close=False)
