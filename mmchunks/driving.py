@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 
 from mmchunks.computing import raise_failure, stopping
 from mmchunks.errors import MMChunksError, SweepError
-<<<<<<< HEAD
 from mmchunks.interrupts import interrupts_held
-=======
 from mmchunks.records import box_text
->>>>>>> mend
 from mmchunks.units import count
 
 if TYPE_CHECKING:

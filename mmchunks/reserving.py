@@ -75,12 +75,8 @@ def create(
         raise _taken(path)
     partial = Path(path).parent / f".{Path(path).name}.{uuid.uuid4().hex}.partial"
     try:
-<<<<<<< HEAD
-        fd = _open_new(partial)
-=======
         with making(path):
-            fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
->>>>>>> mend
+            fd = _open_new(partial)
         try:
             _make(fd, head, nbytes, reserve=reserve, fill=fill)
             if not os.fstat(fd).st_nlink:

@@ -20,11 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks import scenarios
-<<<<<<< HEAD
-from mmchunks.errors import JournalError, MMChunksError, StaleFileError
-=======
-from mmchunks.errors import JournalError, StaleFileError, os_error
->>>>>>> mend
+from mmchunks.errors import JournalError, MMChunksError, StaleFileError, os_error
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
 from mmchunks.records import Ledger, box_text
