@@ -71,6 +71,12 @@ class Judge:
         self.path, self.log = f"{folder}/out.npy", f"{folder}/log"
         self.done, self.computed = set(), 0
 
+    def wait(self):
+        """Wait until nobody computes any more."""
+        calls = -1
+        while calls != (calls := len(sweep_calls.calls_in(self.log))):
+            time.sleep(0.5)
+
     def look(self):
         """Nothing that was done is computed again, or forgotten."""
         calls = sweep_calls.calls_in(self.log)
@@ -144,7 +150,9 @@ def pooled_trial(folder, seed):
         assert status in {0, -signal.SIGKILL, -signal.SIGINT, LOST}, (
             f"the driver ended with {status}"
         )
-        # Workers without a driver may still write: what they write is what the next run writes.
+        # Workers without a driver still compute what is queued for them. What they write is what the
+        # next run writes, but calls that they make then would look like its own.
+        judge.wait()
         judge.look()
         groups.append(process.pid)
     try:

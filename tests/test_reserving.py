@@ -201,6 +201,18 @@ def test_btrfs_overwrites_in_place_when_full(tmp_path):
         assert set((folder / "a").read_bytes()) == {ord("y")}
 
 
+def test_a_process_that_is_killed_leaves_nothing_behind(tmp_path):
+    code = """
+import os, signal, sys
+from mmchunks import reserving
+reserving.os.fsync = lambda fd: os.kill(os.getpid(), signal.SIGKILL)
+reserving.create(sys.argv[1], b"head", 2**20, reserve=True, overwrite=False, fill=b"x")
+"""
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path / "out.bin"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_errors_name_the_file_that_was_asked_for_and_its_folder(tmp_path):
     path = str(tmp_path / "nowhere" / "x.npy")
     sentence = rf"^{path}: there is no folder {tmp_path}/nowhere; make it first$"
@@ -229,15 +241,3 @@ def test_a_taken_name_is_told_path_first(tmp_path):
 def test_what_is_not_there_has_no_status(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}/x.npy: no such file"):
         status(tmp_path / "x.npy")
-
-
-def test_a_process_that_is_killed_leaves_nothing_behind(tmp_path):
-    code = """
-import os, signal, sys
-from mmchunks import reserving
-reserving.os.fsync = lambda fd: os.kill(os.getpid(), signal.SIGKILL)
-reserving.create(sys.argv[1], b"head", 2**20, reserve=True, overwrite=False, fill=b"x")
-"""
-    killed = subprocess.run([sys.executable, "-c", code, tmp_path / "out.bin"], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert list(tmp_path.iterdir()) == []
