@@ -284,6 +284,13 @@ def test_a_stack_of_files(tmp_path):
         np.testing.assert_array_equal(stacked.compute(scheduler="sync"), np.stack(arrays, axis=-1))
 
 
+def test_a_stack_takes_no_name_by_which_one_file_would_be_read_for_all(tmp_path):
+    for i in range(2):
+        np.save(tmp_path / f"{i}.npy", np.full(3, i))
+    with pytest.raises(TypeError, match="name= is for one file"):
+        mm.from_npy_stack(tmp_path, name="both")
+
+
 def test_files_that_do_not_fit_are_named(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 3), "f4"))
     np.save(tmp_path / "b.npy", np.zeros((5, 3), "f4"))
