@@ -122,6 +122,8 @@ class Selection:
         """Read one block: dask asks for a tuple of slices without steps."""
         outer = self.ndim - self.inner_ndim
         block = self.narrowed(index[:outer]).read()
+        if not self.inner_ndim:  # one text is a str by now, which knows no index of its own
+            return block
         return block[(slice(None),) * outer + index[outer:]]
 
     def read(self) -> Any:

@@ -291,6 +291,37 @@ def test_a_stack_takes_no_name_by_which_one_file_would_be_read_for_all(tmp_path)
         mm.from_npy_stack(tmp_path, name="both")
 
 
+@pytest.mark.parametrize("dtype", ["S3", "U2"])
+def test_one_text_is_read_as_one(tmp_path, dtype):
+    array = np.array(["a", "bc", "d"], dtype)
+    np.save(tmp_path / "text.npy", array)
+    x = mm.from_npy(tmp_path / "text.npy", device="cpu")
+    assert x[1].compute(scheduler="sync") == array[1]
+
+
+@pytest.mark.parametrize("none", [np.array([], int), np.zeros(0, bool), np.zeros((0,), "u1")])
+def test_nothing_is_picked_of_an_empty_axis(tmp_path, none):
+    np.save(tmp_path / "empty.npy", np.zeros((0, 3)))
+    x = mm.from_npy(tmp_path / "empty.npy", device="cpu")[none]
+    assert x.shape == x.compute(scheduler="sync").shape == (0, 3)
+
+
+def test_a_slice_that_runs_backward_from_before_the_start_is_empty_as_in_numpy(ramp):
+    path, array = ramp
+    y = mm.from_npy(path, chunks=300, device="cpu")[-1005::-2, ::-1]
+    assert y.shape == array[-1005::-2, ::-1].shape == (0, 17)
+    assert y.compute(scheduler="sync").shape == (0, 17)
+
+
+@pytest.mark.skipif(NEW_ENGINE, reason="dask's newer engine has no new axes yet")
+def test_new_axes_beside_a_cut_inside_of_elements(tmp_path):
+    array = np.arange(24).view([("a", "i8", (3,))]).reshape(4, 2)
+    np.save(tmp_path / "x.npy", array)
+    x = mm.from_npy(tmp_path / "x.npy", device="cpu")["a"]
+    index = (slice(2), None, 1, slice(1, 3))
+    np.testing.assert_array_equal(x[index].compute(scheduler="sync"), array["a"][index])
+
+
 def test_files_that_do_not_fit_are_named(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 3), "f4"))
     np.save(tmp_path / "b.npy", np.zeros((5, 3), "f4"))
