@@ -195,6 +195,17 @@ def test_rows_far_apart_are_read_one_by_one(tmp_path, reads):
         assert sum(np.prod(shape) for shape in reads) == array[index].size
 
 
+@pytest.mark.parametrize("dtype", [">i4", [("a", ">f4"), ("b", "u1")], "S2", "V3"])
+def test_rows_far_apart_keep_their_dtype(tmp_path, dtype):
+    dtype = np.dtype(dtype)
+    raw = np.random.default_rng(0).integers(1, 9, (100, 40_000 * dtype.itemsize), "u1")
+    np.save(tmp_path / "x.npy", raw.view(dtype))
+    y = mm.from_npy(tmp_path / "x.npy", chunks=30, device="cpu")[[70, 3], :30]
+    found = y.compute(scheduler="sync")
+    assert found.dtype == y.dtype == dtype
+    np.testing.assert_array_equal(found, raw.view(dtype)[[70, 3], :30])
+
+
 @pytest.mark.skipif(NEW_ENGINE, reason="it cannot combine arrays whose chunks differ yet")
 def test_shared_chunks_are_read_once(ramp, reads):
     x = mm.from_npy(ramp[0], chunks=500)
@@ -291,12 +302,17 @@ def test_a_stack_takes_no_name_by_which_one_file_would_be_read_for_all(tmp_path)
         mm.from_npy_stack(tmp_path, name="both")
 
 
-@pytest.mark.parametrize("dtype", ["S3", "U2"])
-def test_one_text_is_read_as_one(tmp_path, dtype):
-    array = np.array(["a", "bc", "d"], dtype)
-    np.save(tmp_path / "text.npy", array)
-    x = mm.from_npy(tmp_path / "text.npy", device="cpu")
+@pytest.mark.parametrize("dtype", ["S3", "U2", ">U2", "V5", ">f8", ">M8[D]", [("a", ">i2")]])
+def test_a_single_element_keeps_its_dtype(tmp_path, dtype):
+    array = np.arange(3).astype("S1" if np.dtype(dtype).kind in "SU" else "i8").astype(dtype)
+    np.save(tmp_path / "x.npy", array)
+    x = mm.from_npy(tmp_path / "x.npy", device="cpu")
     assert x[1].compute(scheduler="sync") == array[1]
+    y = da.stack([x[1]]).compute(scheduler="sync")
+    assert (y.shape, y[0]) == ((1,), array[1])
+    if not NEW_ENGINE:  # it has no new axes yet
+        z = x[1, None].compute(scheduler="sync")
+        assert (z.dtype, z[0]) == (array.dtype, array[1])
 
 
 @pytest.mark.parametrize("none", [np.array([], int), np.zeros(0, bool), np.zeros((0,), "u1")])
