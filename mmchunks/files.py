@@ -36,6 +36,13 @@ __all__ = ["MAX_HEADER_NBYTES", "Identity", "Source", "open_npy", "open_raw", "o
 MAX_HEADER_NBYTES = 10_000  # numpy's own limit, of the header's text
 _FIRST_READ_NBYTES = 4096  # nearly every header, and one page either way
 
+# A child that is forked while another thread reads a header would wait for that thread for ever.
+os.register_at_fork(
+    before=npy.FILTERS.acquire,
+    after_in_parent=npy.FILTERS.release,
+    after_in_child=npy.FILTERS.release,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Source:

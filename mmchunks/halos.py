@@ -115,7 +115,8 @@ def _cost(
     for axis in reversed(layout.axes):
         rows = _read(sizes, windows, steps, axis)
         owned = min(sizes[axis] * steps.get(axis, 1), layout.shape[axis])
-        cost *= max(rows / owned, 1.0)
+        if owned:
+            cost *= max(rows / owned, 1.0)
         if whole:
             run *= rows
             whole = rows >= layout.shape[axis]

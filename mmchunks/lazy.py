@@ -260,6 +260,9 @@ def from_npy_stack(
     """
     import dask.array as da
 
+    if "name" in options:  # all files would be known to dask by it, and one of them read for all
+        msg = "name= is for one file, and a stack has many; leave it out"
+        raise TypeError(msg)
     found = _expand(paths)
     size = options.get("max_header_size", 10_000)
     sources = [files.open_npy(path, max_header_size=size) for path in found]

@@ -251,7 +251,14 @@ def _stored(source: Source, region: Region, io: str) -> np.ndarray[Any, Any]:
                 # A process may hold some 65,000 maps (vm.max_map_count), but any number of blocks.
                 if io != "auto" or error.errno != errno.ENOMEM:
                     raise
-        out = buffers.take(layout.block_shape(region), layout.dtype, layout.order)
+        try:
+            out = buffers.take(layout.block_shape(region), layout.dtype, layout.order)
+        except (OSError, MemoryError) as error:
+            msg = (
+                f"{source.path}: no memory for a block of {layout.region_nbytes(region):,} bytes; "
+                "make chunks smaller, or raise the limit of this process ('ulimit -v')"
+            )
+            raise MemoryError(msg) from error
         _read(source, fd, region, out, direct=way.io == "direct")
     return out
 

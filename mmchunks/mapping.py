@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import mmap
 import os
 import resource
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,9 @@ _MAP_NORESERVE = 0x4000
 _MADV_POPULATE_READ = 22
 _MLOCK_ONFAULT = 1
 
+# One map of so many is left for the memory of Python, which fails anywhere when there is none.
+_SPARE_MAPS = 8
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [
@@ -43,6 +48,9 @@ _libc.mmap.argtypes = [
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.mlock2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+_live: set[int] = set()  # addresses of the maps of live blocks; changed by one bytecode, so safely
 
 
 def map_region(
@@ -115,6 +123,7 @@ def _private_map(fd: int, span: Span) -> np.ndarray[Any, Any]:
     in one piece. At any other a warm map was four times slower. Without MAP_NORESERVE it counts a
     private map as if all of it were to be copied, and refuses one that is larger than memory.
     """
+    _require_room(fd)
     flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
     protection = mmap.PROT_READ | mmap.PROT_WRITE
     address = _libc.mmap(None, span.nbytes, protection, flags, fd, span.offset)
@@ -123,7 +132,32 @@ def _private_map(fd: int, span: Span) -> np.ndarray[Any, Any]:
         reason = os.strerror(number).lower()
         msg = f'{path_of(fd)}: cannot be mapped ({reason}); read it instead, with io="pread"'
         raise os_error(number, msg)
-    return borrowed(address, span.nbytes, _libc.munmap, address, span.nbytes)
+    _live.add(address)
+    return borrowed(address, span.nbytes, _unmap, address, span.nbytes)
+
+
+def _unmap(address: int, nbytes: int) -> None:
+    _live.discard(address)  # first: as soon as it is free, another thread may be given the address
+    _libc.munmap(address, nbytes)
+
+
+def _require_room(fd: int) -> None:
+    """Leave an eighth of the maps that the kernel grants a process to everything else in it."""
+    limit = _most_maps()
+    if len(_live) >= limit - limit // _SPARE_MAPS:
+        msg = (
+            f"{path_of(fd)}: cannot be mapped, {len(_live):,} blocks that live are maps already, of "
+            f'{limit:,} for all purposes (vm.max_map_count); read it instead, with io="pread"'
+        )
+        raise os_error(errno.ENOMEM, msg)
+
+
+@functools.cache
+def _most_maps() -> int:
+    try:
+        return int(Path("/proc/sys/vm/max_map_count").read_text())
+    except (OSError, ValueError):
+        return 65530  # the kernel's own default
 
 
 def _advise(memory: np.ndarray[Any, Any], advice: int) -> int:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from mmchunks.layout import Order
 
-__all__ = ["MAGIC", "PREFIX_NBYTES", "decode", "encode", "head_nbytes"]
+__all__ = ["FILTERS", "MAGIC", "PREFIX_NBYTES", "decode", "encode", "head_nbytes"]
 
 MAGIC = b"\x93NUMPY"
 PREFIX_NBYTES = 12
@@ -57,7 +57,8 @@ _NUMPY_MAX_HEADER_SIZE = 10_000  # np.load refuses a longer text unless told oth
 
 # Warning filters belong to the whole process, and leaving catch_warnings() in another order than
 # it was entered leaves the wrong ones behind. Threads that open files at once take turns.
-_FILTERS = threading.Lock()
+FILTERS = threading.RLock()
+"""Held while warning filters are changed; whoever forks the process must hold it as well."""
 
 
 def head_nbytes(prefix: bytes, *, max_header_size: int) -> int:
@@ -306,7 +307,7 @@ def _descr(dtype: np.dtype[Any]) -> Any:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Let old spellings of literals and dtypes pass without a warning."""
-    with _FILTERS, warnings.catch_warnings():
+    with FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

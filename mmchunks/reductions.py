@@ -122,7 +122,9 @@ def as_function(xp: Any, reduce: Reduce) -> Callable[..., Any]:
     raise PlanError(msg)
 
 
-def result_dtype(dtype: np.dtype[Any], reduce: Reduce) -> np.dtype[Any]:
+def result_dtype(
+    dtype: np.dtype[Any], reduce: Reduce, lengths: tuple[int, ...] = (1,)
+) -> np.dtype[Any]:
     """Tell the dtype that numpy gives to `reduce` of windows of `dtype`.
 
     Parameters
@@ -130,7 +132,9 @@ def result_dtype(dtype: np.dtype[Any], reduce: Reduce) -> np.dtype[Any]:
     dtype : numpy.dtype
         Type of the elements.
     reduce : str, float or callable
-        As in `reduce_windows`. A callable is tried on one window of a single zero.
+        As in `reduce_windows`. A callable is tried on one window of zeros.
+    lengths : tuple of int
+        Rows of that window along each axis that slides: a callable may need them all.
 
     Returns
     -------
@@ -148,13 +152,13 @@ def result_dtype(dtype: np.dtype[Any], reduce: Reduce) -> np.dtype[Any]:
     (dtype('int64'), dtype('float16'))
     """
     function = as_function(np, reduce)
-    window = np.zeros((1, 1), dtype)
     if callable(reduce):
-        with warnings.catch_warnings():  # it may be surprised by so short a window
+        axis = -1 if len(lengths) == 1 else tuple(range(-len(lengths), 0))
+        with warnings.catch_warnings():  # a window of zeros is no fault of the user's
             warnings.simplefilter("ignore")
-            return np.asarray(function(window, axis=-1)).dtype
+            return np.asarray(function(np.zeros((1, *lengths), dtype), axis=axis)).dtype
     try:
-        return np.asarray(function(window, axis=-1)).dtype
+        return np.asarray(function(np.zeros((1, 1), dtype), axis=-1)).dtype
     except TypeError as error:
         msg = f"numpy has no {reduce!r} of {dtype} elements; convert them first ({error})"
         raise PlanError(msg) from error

@@ -122,7 +122,12 @@ class Selection:
         """Read one block: dask asks for a tuple of slices without steps."""
         outer = self.ndim - self.inner_ndim
         block = self.narrowed(index[:outer]).read()
-        return block[(slice(None),) * outer + index[outer:]]
+        if self.inner_ndim:
+            return block[(slice(None),) * outer + index[outer:]]
+        if isinstance(block, np.generic) and (self.dtype.kind in "SUV" or not self.dtype.isnative):
+            # As a scalar it would be a str, which has no axes to add, or in the other byte order.
+            return np.asarray(block, self.dtype)
+        return block
 
     def read(self) -> Any:
         """Bring the selected elements into memory.
@@ -142,7 +147,8 @@ class Selection:
             for piece in _neighbours(self.picks[axis])
         ]
         kept = sum(not isinstance(pick, int) for pick in self.picks[:axis])
-        return np.concatenate(pieces, axis=kept)  # dispatches on the blocks: cupy's for cupy
+        # Dispatches on the blocks: cupy's for cupy. Left alone it turns bytes into native order.
+        return np.concatenate(pieces, axis=kept, dtype=self.dtype)
 
     def _scattered_axis(self) -> int | None:
         """Find the slowest axis whose picks lie so far apart that the gaps should not be read."""

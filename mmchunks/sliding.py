@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks import files, planning, rationing, transfers
+from mmchunks.chunkspec import parse_chunks
+from mmchunks.errors import PlanError
 from mmchunks.filearray import selection_of
 from mmchunks.files import Source
 from mmchunks.halos import result_sizes
@@ -70,7 +72,7 @@ class Windows:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of one result."""
-        return result_dtype(self.selection.dtype, self.reduce)
+        return result_dtype(self.selection.dtype, self.reduce, tuple(self.lengths.values()))
 
     @property
     def ndim(self) -> int:
@@ -131,7 +133,8 @@ def sliding_window(
     device : {"auto", "cpu", "gpu"}
         Where blocks are made, if `x` is a path or a Source.
     chunks : int, tuple, dict, str, -1 or None
-        Chunks of the result. A window belongs to the chunk in which it starts. ``"auto"`` lets
+        Chunks of the result, written as in `from_npy`. A window belongs to the chunk in which it
+        starts. ``"auto"`` lets
         a task read about dask's ``array.chunk-size``, and up to four times that where it takes
         as much to keep the rows that two tasks read below a tenth; on a GPU no more than half of
         its free memory holds, for all threads of a worker together.
@@ -145,7 +148,8 @@ def sliding_window(
     Raises
     ------
     PlanError
-        If a window is longer than its axis, or NumPy has no such reduction for the dtype.
+        If a window is longer than its axis, NumPy has no such reduction for the dtype, `chunks` does
+        not fit the result, or `x` is none of these.
     DeviceError
         If a GPU is asked for and cannot be had, or chunks of a file cannot fit into its memory.
     StaleFileError
@@ -183,10 +187,10 @@ def _selection(x: Any, device: str) -> Selection | None:
         return select(x, field=None, io="auto", device=chosen_device(device))
     if not hasattr(x, "dask"):
         msg = (
-            f"cannot slide over a {type(x).__name__}; pass a path, a Source, or a dask array "
-            "(dask.array.from_array makes one of an array in memory)"
+            f"x is a {type(x).__name__}; pass a path, a Source or a dask array "
+            "(dask.array.from_array makes one of what is in memory)"
         )
-        raise TypeError(msg)
+        raise PlanError(msg)
     return selection_of(x)
 
 
@@ -194,9 +198,9 @@ def _from_file(windows: Windows, chunks: Any) -> da.Array:
     import dask.array as da
     from dask.base import tokenize
 
-    if chunks == "auto":
+    if isinstance(chunks, str) and chunks == "auto":
         chunks = _auto_chunks(windows.selection, windows.lengths, windows.steps)
-    sizes = da.core.normalize_chunks(chunks, windows.shape, dtype=windows.dtype)
+    sizes = _sizes(chunks, windows.shape, windows.dtype)
     if windows.selection.device == "gpu":
         _check_fits(windows, sizes)
     return da.from_array(
@@ -208,6 +212,15 @@ def _from_file(windows: Windows, chunks: Any) -> da.Array:
         inline_array=True,
         meta=transfers.empty(windows.selection.device, (0,) * windows.ndim, windows.dtype),
     )
+
+
+def _sizes(
+    chunks: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], ...]:
+    """List the chunks of the result, which are written as those of a file are."""
+    layout = Layout(shape=shape, dtype=dtype)
+    grid = parse_chunks(chunks, layout, target_nbytes=planning.wanted_nbytes())
+    return tuple(cut.sizes() for cut in grid.cuts)
 
 
 def _auto_chunks(
@@ -260,14 +273,16 @@ def _by_overlap(
     out = tuple(counts.get(axis, sizes) for axis, sizes in enumerate(x.chunks))
     depth = {axis: (0, length - 1) for axis, length in lengths.items()}
     haloed = da.overlap.overlap(x, depth, dict.fromkeys(depth, "none"), allow_rechunk=False)
-    dtype = result_dtype(x.dtype, reduce)
+    dtype = result_dtype(x.dtype, reduce, tuple(lengths.values()))
     y = haloed.map_blocks(
         partial(_reduce_block, cuts=cuts, lengths=lengths, steps=steps, reduce=reduce),
         dtype=dtype,
         chunks=out,
         meta=np.empty_like(x._meta, dtype=dtype),  # numpy's or cupy's, as x is
     )
-    return y if chunks == "auto" else y.rechunk(chunks)
+    if isinstance(chunks, str) and chunks == "auto":
+        return y
+    return y.rechunk(_sizes(chunks, y.shape, dtype))
 
 
 def _reduce_block(
@@ -285,8 +300,10 @@ def _reduce_block(
 
 def _uniform(sizes: tuple[int, ...], length: int, step: int) -> int:
     """Choose one chunk length that holds a window, and on whose multiples windows start."""
-    cut = max(sizes[0], length)  # so the last chunk, too, holds a window
-    for unit in (math.lcm(sizes[0], step), step):  # whole chunks where that does not grow them
+    # The first chunk may be short, or empty; the last one, too, is to hold a window.
+    longest = max(sizes)
+    cut = max(longest, length)
+    for unit in (math.lcm(longest, step), step):  # whole chunks where that does not grow them
         size = -(-cut // unit) * unit
         if size <= 2 * cut:
             return size

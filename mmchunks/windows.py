@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dt
 from mmchunks.unitsums import compiles, window_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from mmchunks.folds import State
 
@@ -92,13 +93,10 @@ def _is_count(given: object) -> bool:
 
 def _by_axis(ndim: int, given: Any, what: str) -> dict[int, int]:
     found: dict[int, int] = {}
-    if not hasattr(given, "items"):
-        msg = f"{what} must be a whole number of rows, or {{axis: rows}}, got {given!r}"
+    if not isinstance(given, Mapping) or not all(map(_is_count, (*given, *given.values()))):
+        msg = f"{what} must be a whole number or {{axis: whole number}}, got {given!r}"
         raise PlanError(msg)
     for axis, rows in given.items():
-        if not _is_count(rows):
-            msg = f"{what} of axis {axis} must be a whole number of rows, got {rows!r}"
-            raise PlanError(msg)
         if not -ndim <= axis < ndim:
             msg = f"{what} names axis {axis}, the array has {ndim} axes"
             raise PlanError(msg)
@@ -331,5 +329,5 @@ def _show(
             result = xp.empty(shape, part.dtype)
         result[tile] = part
     if result is None:
-        result = xp.empty(shape, result_dtype(block.dtype, function))
+        result = xp.empty(shape, result_dtype(block.dtype, function, tuple(windows.values())))
     return result

@@ -7,6 +7,8 @@ import os
 import pickle
 import shutil
 import socket
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -458,3 +460,31 @@ def test_a_file_that_took_the_name_of_a_target_is_no_target(tmp_path):
     np.save(tmp_path / "other.npy", np.zeros(3))
     os.replace(tmp_path / "other.npy", path)
     assert mmchunks.load(path, device="cpu").shape == (3,)
+
+
+_FORKS = """
+import os, signal, sys, threading
+from mmchunks import npy, open_npy
+
+held, go = threading.Event(), threading.Event()
+
+def hold():
+    with npy.FILTERS:  # as another thread does while it reads a header
+        held.set()
+        go.wait(0.3)
+
+threading.Thread(target=hold).start()
+assert held.wait(10)
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    open_npy(sys.argv[1])
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_opens_files_whatever_other_threads_did(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3))
+    command = [sys.executable, "-W", "ignore", "-c", _FORKS, str(tmp_path / "x.npy")]
+    assert subprocess.run(command, check=False).returncode == 0

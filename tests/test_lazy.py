@@ -195,6 +195,17 @@ def test_rows_far_apart_are_read_one_by_one(tmp_path, reads):
         assert sum(np.prod(shape) for shape in reads) == array[index].size
 
 
+@pytest.mark.parametrize("dtype", [">i4", [("a", ">f4"), ("b", "u1")], "S2", "V3"])
+def test_rows_far_apart_keep_their_dtype(tmp_path, dtype):
+    dtype = np.dtype(dtype)
+    raw = np.random.default_rng(0).integers(1, 9, (100, 40_000 * dtype.itemsize), "u1")
+    np.save(tmp_path / "x.npy", raw.view(dtype))
+    y = mm.from_npy(tmp_path / "x.npy", chunks=30, device="cpu")[[70, 3], :30]
+    found = y.compute(scheduler="sync")
+    assert found.dtype == y.dtype == dtype
+    np.testing.assert_array_equal(found, raw.view(dtype)[[70, 3], :30])
+
+
 @pytest.mark.skipif(NEW_ENGINE, reason="it cannot combine arrays whose chunks differ yet")
 def test_shared_chunks_are_read_once(ramp, reads):
     x = mm.from_npy(ramp[0], chunks=500)
@@ -282,6 +293,49 @@ def test_a_stack_of_files(tmp_path):
         np.testing.assert_array_equal(joined.compute(scheduler="sync"), np.concatenate(arrays))
         stacked = mm.from_npy_stack(paths, new_axis=True, axis=-1)
         np.testing.assert_array_equal(stacked.compute(scheduler="sync"), np.stack(arrays, axis=-1))
+
+
+def test_a_stack_takes_no_name_by_which_one_file_would_be_read_for_all(tmp_path):
+    for i in range(2):
+        np.save(tmp_path / f"{i}.npy", np.full(3, i))
+    with pytest.raises(TypeError, match="name= is for one file"):
+        mm.from_npy_stack(tmp_path, name="both")
+
+
+@pytest.mark.parametrize("dtype", ["S3", "U2", ">U2", "V5", ">f8", ">M8[D]", [("a", ">i2")]])
+def test_a_single_element_keeps_its_dtype(tmp_path, dtype):
+    array = np.arange(3).astype("S1" if np.dtype(dtype).kind in "SU" else "i8").astype(dtype)
+    np.save(tmp_path / "x.npy", array)
+    x = mm.from_npy(tmp_path / "x.npy", device="cpu")
+    assert x[1].compute(scheduler="sync") == array[1]
+    y = da.stack([x[1]]).compute(scheduler="sync")
+    assert (y.shape, y[0]) == ((1,), array[1])
+    if not NEW_ENGINE:  # it has no new axes yet
+        z = x[1, None].compute(scheduler="sync")
+        assert (z.dtype, z[0]) == (array.dtype, array[1])
+
+
+@pytest.mark.parametrize("none", [np.array([], int), np.zeros(0, bool), np.zeros((0,), "u1")])
+def test_nothing_is_picked_of_an_empty_axis(tmp_path, none):
+    np.save(tmp_path / "empty.npy", np.zeros((0, 3)))
+    x = mm.from_npy(tmp_path / "empty.npy", device="cpu")[none]
+    assert x.shape == x.compute(scheduler="sync").shape == (0, 3)
+
+
+def test_a_slice_that_runs_backward_from_before_the_start_is_empty_as_in_numpy(ramp):
+    path, array = ramp
+    y = mm.from_npy(path, chunks=300, device="cpu")[-1005::-2, ::-1]
+    assert y.shape == array[-1005::-2, ::-1].shape == (0, 17)
+    assert y.compute(scheduler="sync").shape == (0, 17)
+
+
+@pytest.mark.skipif(NEW_ENGINE, reason="dask's newer engine has no new axes yet")
+def test_new_axes_beside_a_cut_inside_of_elements(tmp_path):
+    array = np.arange(24).view([("a", "i8", (3,))]).reshape(4, 2)
+    np.save(tmp_path / "x.npy", array)
+    x = mm.from_npy(tmp_path / "x.npy", device="cpu")["a"]
+    index = (slice(2), None, 1, slice(1, 3))
+    np.testing.assert_array_equal(x[index].compute(scheduler="sync"), array["a"][index])
 
 
 def test_files_that_do_not_fit_are_named(tmp_path):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmchunks import gds, loading, mounts, pagecache
+from mmchunks import buffers, gds, loading, mapping, mounts, pagecache
 from mmchunks.cli import main
 from mmchunks.errors import DeviceError, LayoutError, PlanError, StaleFileError
 from mmchunks.files import open_npy, open_raw
@@ -201,6 +201,27 @@ def test_auto_reads_where_no_more_maps_are_to_be_had(ramp, monkeypatch):
     np.testing.assert_array_equal(loading.load(ramp[0]), ramp[1])
     with pytest.raises(OSError, match="no more maps"):
         loading.load(ramp[0], io="mmap")
+
+
+def test_any_number_of_blocks_may_live(ramp, monkeypatch):
+    limit = len(mapping._live) + 10
+    monkeypatch.setattr(mapping, "_most_maps", lambda: limit)
+    monkeypatch.setattr(mapping, "_SPARE_MAPS", 10**6)
+    blocks = [loading.load(ramp[0]) for _ in range(30)]
+    assert all(np.array_equal(block, ramp[1]) for block in blocks)
+    with pytest.raises(OSError, match=r"ramp\.npy: cannot be mapped.*vm\.max_map_count"):
+        loading.load(ramp[0], io="mmap")
+    blocks.clear()
+    loading.load(ramp[0], io="mmap")
+
+
+def test_want_of_memory_names_the_file_and_the_bytes(ramp, monkeypatch):
+    def refuse(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(buffers, "take", refuse)
+    with pytest.raises(MemoryError, match=r"ramp\.npy: no memory for a block of 68,000 bytes"):
+        loading.load(ramp[0], io="pread")
 
 
 def test_a_route_tells_its_reason(ramp):

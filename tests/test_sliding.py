@@ -155,14 +155,63 @@ def test_what_cannot_be_is_a_sentence(ramp):
         mm.sliding_window(path, 3, "mode")
     with pytest.raises(mm.PlanError, match="axis 2"):
         mm.sliding_window(path, {2: 3})
-    with pytest.raises(mm.PlanError, match="window must be a whole number of rows"):
+    with pytest.raises(mm.PlanError, match="window must be a whole number"):
         mm.sliding_window(path, 2.5)
-    with pytest.raises(mm.PlanError, match="step of axis 0 must be a whole number"):
+    with pytest.raises(mm.PlanError, match="step must be a whole number"):
         mm.sliding_window(path, {0: 2}, step={0: 1.5})
-    with pytest.raises(TypeError, match="cannot slide over a ndarray; pass a path"):
+    with pytest.raises(mm.PlanError, match="x is a ndarray; pass a path"):
         mm.sliding_window(np.zeros(5), 2)
     with pytest.raises(mm.PlanError, match="fewer than"):
         mm.sliding_window(da.ones(5), 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"window": "5"}, "window must be a whole number"),
+        ({"window": {0: 2.5}}, "window must be a whole number"),
+        ({"window": {"t": 2}}, "window must be a whole number"),
+        ({"step": None}, "step must be a whole number"),
+        ({"x": np.ones(5)}, r"x is a ndarray; pass a path, a Source or a dask array"),
+        ({"chunks": 0}, "never fill"),
+        ({"chunks": {2: 5}}, "no axis 2"),
+        ({"chunks": ((10, 9), (17,))}, "add up to 19"),
+    ],
+)
+def test_a_request_that_cannot_be_read_says_what_to_write(ramp, change, sentence):
+    for x in (ramp[0], da.from_array(ramp[1], chunks=100)):
+        with pytest.raises(mm.PlanError, match=sentence):
+            mm.sliding_window(**{"x": x, "window": 3, **change})
+
+
+@pytest.mark.parametrize("chunks", [None, -1, {-1: 5}, {0: 100}, np.array([100, 5]), "2 KiB"])
+def test_chunks_mean_the_same_from_a_file_and_from_dask(ramp, chunks):
+    x = mm.from_npy(ramp[0], chunks=150, device="cpu")
+    found = mm.sliding_window(x, 3, chunks=chunks).chunks
+    assert found == mm.sliding_window(da.from_array(ramp[1]), 3, chunks=chunks).chunks
+
+
+def test_axes_of_no_rows_slide_to_nothing(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((10, 0)))
+    assert mm.sliding_window(tmp_path / "x.npy", 3).compute(scheduler="sync").shape == (8, 0)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_first_chunk_that_is_short_or_empty_sets_no_measure(first):
+    array = np.arange(1000.0)
+    x = da.from_array(array, chunks=((first, 500, 500 - first),))
+    y = mm.sliding_window(x, 3, "sum", step=2)
+    assert len(y.chunks[0]) <= 2
+    np.testing.assert_array_equal(y.compute(scheduler="sync"), judge(array, {0: 3}, {0: 2}, np.sum))
+
+
+def test_a_callable_may_need_the_whole_window(ramp):
+    def steepest(windows, axis):
+        return np.diff(windows, axis=axis).max(axis=axis)
+
+    for x in (ramp[0], da.from_array(ramp[1], chunks=100)):
+        found = mm.sliding_window(x, 5, steepest).compute(scheduler="sync")
+        np.testing.assert_array_equal(found, judge(ramp[1], {0: 5}, {}, steepest))
 
 
 def test_a_changed_file_is_stale(ramp):
