@@ -13,7 +13,7 @@ from mmchunks.files import MAX_HEADER_NBYTES, open_source
 from mmchunks.journal import Journal
 from mmchunks.readback import damaged
 from mmchunks.records import Ledger, as_box, box_text, forgetting, outstanding
-from mmchunks.resuming import require_layout
+from mmchunks.resuming import require_layout, require_same_file
 from mmchunks.scenarios import Scenarios
 from mmchunks.units import count
 
@@ -136,6 +136,8 @@ def status(path: str | os.PathLike[str]) -> Status:
         If the file has no journal.
     JournalError
         If the journal is damaged.
+    StaleFileError
+        If the file is not the one that the journal is about.
 
     Examples
     --------
@@ -150,6 +152,7 @@ def status(path: str | os.PathLike[str]) -> Status:
     journal = Journal.open(os.path.realpath(path))
     settings, records = journal.settings, journal.records()
     ledger = Ledger.read(records)
+    require_same_file(journal.path, ledger)
     unit, total, left = outstanding(settings, ledger)
     failed = {row: record["error"] for row, record in sorted(ledger.failed.items())}
     return Status(

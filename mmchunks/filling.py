@@ -105,7 +105,7 @@ def to_npy(
     """
     path = os.path.realpath(path)
     _require_dask_array(dask_array, path)
-    _require_known_chunks(dask_array, path)
+    _require_plain(dask_array, path)
     if region is not None:
         if resume or overwrite:
             msg = f"{path}: region= writes into a file as it is; it knows no resume= or overwrite="
@@ -338,8 +338,11 @@ def _require_dask_array(array: Any, path: str) -> None:
         raise PlanError(msg)
 
 
-def _require_known_chunks(array: Any, path: str) -> None:
-    """Refuse an array of which not even dask knows the shape."""
+def _require_plain(array: Any, path: str) -> None:
+    """Refuse an array whose shape not even dask knows, or whose mask would be lost."""
     if any(size != size for sizes in array.chunks for size in sizes):  # noqa: PLR0124  (nan)
         msg = f"{path}: the array has chunks of unknown size; call its compute_chunk_sizes() first"
+        raise PlanError(msg)
+    if isinstance(array._meta, np.ma.MaskedArray):
+        msg = f"{path}: the array is masked, and a .npy holds no mask; pass da.ma.filled(array, value)"
         raise PlanError(msg)

@@ -42,6 +42,7 @@ __all__ = [
     "note_begin",
     "note_end",
     "require_layout",
+    "require_same_file",
     "watched",
 ]
 
@@ -157,7 +158,7 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
             create_npy(path, settings["shape"], dtype, order=settings["order"])
     target = open_target(path)
     require_layout(path, target.layout, settings)
-    _require_same_file(path, ledger)
+    require_same_file(path, ledger)
     if ledger.left_alone_since not in {None, _modified_ns(path)}:
         bad = damaged(path, ledger.whole, executor)
         if bad:
@@ -259,8 +260,14 @@ def note_end(journal: Journal, target: Target, seen: list[Record], *, alone: boo
         writer.append({"ended": _modified_ns(journal.path)})
 
 
-def _require_same_file(path: str, ledger: Ledger) -> None:
-    """Refuse a file that is not the one that earlier runs wrote."""
+def require_same_file(path: str, ledger: Ledger) -> None:
+    """Refuse a file that is not the one that earlier runs wrote.
+
+    Raises
+    ------
+    StaleFileError
+        It says which of its identity differs.
+    """
     found, host = _identity(path), os.uname().nodename
     for record in ledger.began:
         wanted = record["began"]

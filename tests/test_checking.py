@@ -230,3 +230,12 @@ def test_what_is_found_prints_in_one_line(out):
         f"{out}: 20 of 1,500 chunks were changed since they were written, and hold other bytes: "
         "rows 1 to 2, rows 3 to 4, rows 5 to 6, rows 7 to 8, rows 9 to 10 and 15 more"
     )
+
+
+def test_the_status_of_another_file_is_not_told(tmp_path):
+    path = str(tmp_path / "out.npy")
+    sweep(pow, [(2, 3), (3, 2)], path, progress=False)
+    np.save(tmp_path / "other.npy", np.load(path))
+    os.replace(tmp_path / "other.npy", path)
+    with pytest.raises(StaleFileError, match=r"out\.npy: is not the file that was begun"):
+        status(path)

@@ -277,3 +277,10 @@ def test_what_is_no_dask_array_is_refused_in_a_sentence(out, array):
     with pytest.raises(PlanError, match=r"^/.*to_npy writes dask arrays, got .*; use numpy.save"):
         to_npy(array, out)
     assert not os.path.exists(out)
+
+
+def test_a_mask_is_not_lost_silently(tmp_path):
+    masked = da.ma.masked_greater(da.arange(10, chunks=4), 5)
+    with pytest.raises(PlanError, match=r"masked, and a \.npy holds no mask"):
+        to_npy(masked, tmp_path / "x.npy")
+    assert not list(tmp_path.iterdir())
