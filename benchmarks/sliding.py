@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -136,6 +137,7 @@ def compare(folder, options):
                     timeout=options.limit,
                 )  # fmt: skip
                 rows.append({"way": name, "window": window, "step": step, **found})
+                print(rows[-1], file=sys.stderr)  # hours may pass before the table
     return rows
 
 
