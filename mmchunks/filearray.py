@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mmchunks.selection import Selection
 
-__all__ = ["file_array", "files_read_by", "selection_of"]
+__all__ = ["dask_array", "file_array", "files_read_by", "selection_of"]
 
 Chunks: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -44,19 +44,23 @@ _LONGEST_LIST = 10_000
 
 
 def file_array(selection: Selection, chunks: Chunks, name: str) -> da.Array:
-    """Make the dask array that reads `selection` in `chunks`."""
+    """Make the dask array that reads `selection` in `chunks`, and less of it when it is indexed."""
+    return _file_array_class().of(dask_array(selection, chunks, name, selection.device), selection)
+
+
+def dask_array(like: Any, chunks: Chunks, name: str, device: str) -> da.Array:
+    """Make the dask array whose tasks hold `like`, an array-like that reads when it is sliced."""
     import dask.array as da
 
-    array = da.from_array(
-        selection,
+    return da.from_array(
+        like,
         chunks=chunks,
         name=name,
         asarray=False,
         fancy=False,
         inline_array=True,
-        meta=transfers.empty(selection.device, (0,) * selection.ndim, selection.dtype),
+        meta=transfers.empty(device, (0,) * like.ndim, like.dtype),
     )
-    return _file_array_class().of(array, selection)
 
 
 def selection_of(array: Any) -> Selection | None:

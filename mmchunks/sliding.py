@@ -22,7 +22,7 @@ import numpy as np
 from mmchunks import files, planning, rationing, transfers
 from mmchunks.chunkspec import parse_chunks
 from mmchunks.errors import PlanError
-from mmchunks.filearray import selection_of
+from mmchunks.filearray import dask_array, selection_of
 from mmchunks.files import Source
 from mmchunks.halos import result_sizes
 from mmchunks.layout import Layout
@@ -195,7 +195,6 @@ def _selection(x: Any, device: str) -> Selection | None:
 
 
 def _from_file(windows: Windows, chunks: Any) -> da.Array:
-    import dask.array as da
     from dask.base import tokenize
 
     if isinstance(chunks, str) and chunks == "auto":
@@ -203,15 +202,8 @@ def _from_file(windows: Windows, chunks: Any) -> da.Array:
     sizes = _sizes(chunks, windows.shape, windows.dtype)
     if windows.selection.device == "gpu":
         _check_fits(windows, sizes)
-    return da.from_array(
-        windows,
-        chunks=sizes,
-        name=f"sliding-window-{tokenize(windows, sizes)}",
-        asarray=False,
-        fancy=False,
-        inline_array=True,
-        meta=transfers.empty(windows.selection.device, (0,) * windows.ndim, windows.dtype),
-    )
+    name = f"sliding-window-{tokenize(windows, sizes)}"
+    return dask_array(windows, sizes, name, windows.selection.device)
 
 
 def _sizes(
