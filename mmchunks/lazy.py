@@ -34,7 +34,7 @@ __all__ = ["from_npy", "from_npy_stack", "from_raw"]
 
 
 def from_npy(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Source,
     chunks: Any = "auto",
     *,
     device: str = "auto",
@@ -52,8 +52,8 @@ def from_npy(
 
     Parameters
     ----------
-    path : str or os.PathLike
-        A ``.npy`` file on a mounted file system.
+    path : str, os.PathLike or Source
+        A ``.npy`` file on a mounted file system, or what `open_npy` made of it.
     chunks : int, tuple, dict, str, -1 or None
         As in dask, but a whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the slowest
         axis of the file. ``"auto"`` aims at dask's ``array.chunk-size``.
@@ -117,9 +117,10 @@ def from_npy(
     >>> float(x.sum().compute())
     66.0
     """
-    source = files.open_npy(path, max_header_size=max_header_size)
+    if not isinstance(path, files.Source):
+        path = files.open_npy(path, max_header_size=max_header_size)
     return _from_source(
-        source,
+        path,
         chunks,
         device=device,
         io=io,
@@ -273,7 +274,7 @@ def from_npy_stack(
     axis %= ndim
     for other in sources[1:]:
         _check_joinable(sources[0], other, None if new_axis else axis)
-    arrays = [from_npy(path, chunks, **options) for path in found]
+    arrays = [from_npy(source, chunks, **options) for source in sources]
     return da.stack(arrays, axis=axis) if new_axis else da.concatenate(arrays, axis=axis)
 
 

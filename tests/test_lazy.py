@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mmchunks as mm
-from mmchunks import filearray, loading
+from mmchunks import filearray, lazy, loading
+
+from .engines import assert_passes_with_newer_engine
 
 NEW_ENGINE = bool(dask.config.get("array.query-planning"))
 
@@ -338,6 +340,20 @@ def test_new_axes_beside_a_cut_inside_of_elements(tmp_path):
     np.testing.assert_array_equal(x[index].compute(scheduler="sync"), array["a"][index])
 
 
+def test_a_stack_opens_each_file_once(tmp_path, monkeypatch):
+    for i in range(3):
+        np.save(tmp_path / f"{i}.npy", np.zeros((2, 3), "f4"))
+    opened, open_npy = [], lazy.files.open_npy
+
+    def recording(path, **options):
+        opened.append(path)
+        return open_npy(path, **options)
+
+    monkeypatch.setattr(lazy.files, "open_npy", recording)
+    mm.from_npy_stack(tmp_path)
+    assert opened == [str(tmp_path / f"{i}.npy") for i in range(3)]
+
+
 def test_files_that_do_not_fit_are_named(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 3), "f4"))
     np.save(tmp_path / "b.npy", np.zeros((5, 3), "f4"))
@@ -388,13 +404,4 @@ def test_read_blocks_survive_truncation(ramp):
 
 @pytest.mark.skipif(NEW_ENGINE, reason="this is the other engine's run")
 def test_both_engines_agree():
-    """Run this module again with dask's newer array engine, which must be chosen at import."""
-    out = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "DASK_ARRAY__QUERY_PLANNING": "true"},
-    )
-    assert out.returncode == 0, out.stdout
-    assert " passed" in out.stdout
+    assert_passes_with_newer_engine(__file__)

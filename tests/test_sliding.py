@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 
 import dask
 import dask.array as da
@@ -16,6 +14,8 @@ from hypothesis import strategies as st
 
 import mmchunks as mm
 from mmchunks import sliding
+
+from .engines import assert_passes_with_newer_engine
 
 NEW_ENGINE = bool(dask.config.get("array.query-planning"))
 NAMES = ["sum", "mean", "min", "max", "std", "var", "ptp", "any", "all", "median"]
@@ -232,12 +232,4 @@ def test_chunks_weigh_the_halo(ramp):
 
 @pytest.mark.skipif(NEW_ENGINE, reason="this is the other engine's run")
 def test_both_engines_agree():
-    out = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "DASK_ARRAY__QUERY_PLANNING": "true"},
-    )
-    assert out.returncode == 0, out.stdout
-    assert " passed" in out.stdout
+    assert_passes_with_newer_engine(__file__)
