@@ -1,12 +1,19 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-# numba finds the types of what it compiles
+# ruff: noqa: ARG001
+# numba finds the types of what it compiles, and binds the arguments of intrinsics
 """How fast can windows be summed? As `unitsums` sums them, compiled by numba.
 
 Importing this module imports numba, which takes a second: `unitsums` does so for the first large
 block. Every addition is made in the order in which `unitsums` and `folds` make it, so the bits are
-the same with and without numba; what is gained is that no array is made on the way. Neighbouring
-units do not wait for each other, so a processor works on several of these chains of additions at
-a time; a running sum, which always waits for its last addition, takes longer.
+the same with and without numba; what is gained is that no array is made on the way, and that the
+16 sums of a unit, which do not wait for each other, are made side by side. A running sum always
+waits for its last addition.
+
+LLVM does not find out by itself that some units fit in vectors that are halved and doubled without
+ever being stored; nor may it assume that rows of columns do not overlap. So the additions of a unit
+are written as LLVM's own instructions on vectors, in the first half of this module; it makes of
+them what the processor has. They stay in this file because numba keeps what it has compiled until
+*this* file changes.
 """
 
 from __future__ import annotations
@@ -15,6 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["window_sums"]
 
 UNIT = 16  # as in `unitsums`, which imports this module, not the other way round
-ROWS, ONE = np.uintp(UNIT), np.uintp(1)
-FEW = 512  # likewise
-TILE = 4096  # elements that short windows are summed of at a time, within the first-level cache
-BATCH = 64  # units that are summed at a time, in the first-level cache
-WIDTH = 256  # columns that are summed side by side
+TILE = 512  # elements that short windows are summed of at a time, within the first-level cache
+BATCH = 4096  # units of elements that long windows are summed of at a time, within the second
+_INDEX = ir.IntType(32)
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -39,7 +47,7 @@ def _jit(function: _F) -> _F:
 
 
 def window_sums(
-    x: np.ndarray[Any, Any], length: int, origin: int, *, shortest: int
+    x: np.ndarray[Any, Any], length: int, origin: int, divisor: int = 1
 ) -> np.ndarray[Any, Any]:
     """Sum every window of `length` rows, along the middle axis.
 
@@ -51,8 +59,8 @@ def window_sums(
         Rows of a window.
     origin : int
         Index of the first row in the whole array.
-    shortest : int
-        Windows of fewer rows are summed by doubling.
+    divisor : int
+        What each sum is divided by.
 
     Returns
     -------
@@ -62,59 +70,312 @@ def window_sums(
     x = np.ascontiguousarray(x)
     outer, rows, inner = x.shape
     sums = np.empty((outer, rows - length + 1, inner), x.dtype)
-    if length < shortest:
-        _short(x.reshape(outer, -1), inner, length, sums.reshape(outer, -1))
-        return sums
-    skip, whole = origin % UNIT, (length - 1) // UNIT
-    # one unit more, of zeros, stands for what is not there behind the last whole unit
-    totals = np.zeros((outer, (skip + rows) // UNIT + 1, inner), x.dtype)
-    if inner == 1:
-        at = np.arange(0, (BATCH + 1) * UNIT, UNIT).astype(np.uintp)
-        row, total, sum_ = (a.reshape(outer, -1) for a in (x, totals, sums))
-        _single_totals(row, skip, at, total)
-        between = window_sums(totals, whole - 1, origin // UNIT, shortest=FEW).reshape(outer, -1)
-        _single(row, skip, length, at, total, between, sum_)
-    else:
-        _several_totals(x, skip, totals)
-        between = window_sums(totals, whole - 1, origin // UNIT, shortest=FEW)
-        _several(x, skip, length, totals, between, sums)
+    of_type = x.dtype.type(divisor)
+    for row, row_sums in zip(x, sums, strict=True):
+        if length < UNIT:
+            _sum_short(row.ravel(), inner, length, of_type, row_sums.ravel())
+        else:
+            _sum_long(row.ravel(), inner, length, origin % UNIT, of_type, row_sums.ravel())
     return sums
 
 
+def _pairs(values, size, add, pick):
+    """Add each of `size` values that is even to the odd one behind it."""
+    return add(pick(values, values, range(0, size, 2)), pick(values, values, range(1, size, 2)))
+
+
+def _totals(values, count, units, writer):
+    """Add up the 16 values of each of some units, and apart from that the first `count` of them."""
+    size = UNIT * units
+    even, odd = (writer.pick(values, values, range(first, size, 2)) for first in (0, 1))
+    all_ = writer.add(even, odd)
+    first = writer.begin(count, all_, even)
+    size //= 2
+    while size > units:
+        all_, first = (_pairs(sums, size, writer.add, writer.pick) for sums in (all_, first))
+        size //= 2
+    return all_, first
+
+
+def _windows(before, interior, behind, few, units, writer):
+    """Sum the 16 windows of each of some units.
+
+    `before` and `behind` are 16 values a unit: those up to the last one before the interior, and
+    those behind the first window. The others are one value a unit: what of the interior is not
+    whole units, and the sum of those that are.
+    """
+    levels, size = [], UNIT * units
+    while size > units:
+        levels.append((before, behind))
+        before, behind = (
+            _pairs(values, size, writer.add, writer.pick) for values in (before, behind)
+        )
+        size //= 2
+    sums = interior
+    for left, right in reversed(levels):
+        size *= 2
+        shared = writer.pick(sums, sums, [k // 2 for k in range(size)])
+        items = [size + k - 1 if k % 2 else k + 1 for k in range(size)]
+        sums = writer.add(shared, writer.pick(left, right, items))
+    return writer.add(sums, writer.pick(few, few, [k // UNIT for k in range(size)]))
+
+
+class _Lanes:
+    """Writes instructions for values that are lanes of one vector, neighbours in an array."""
+
+    def __init__(self, context, builder, kind):
+        self._context = context
+        self._builder = builder
+        self._kind = kind
+
+    def load(self, array, index, lanes):
+        loaded = self._builder.load(self._point(array, index, lanes))
+        loaded.align = self._kind.dtype.bitwidth // 8
+        return loaded
+
+    def store(self, vector, array, index):
+        stored = self._builder.store(vector, self._point(array, index, vector.type.count))
+        stored.align = self._kind.dtype.bitwidth // 8
+
+    def _point(self, array, index, lanes):
+        data = self._context.make_array(self._kind)(self._context, self._builder, array).data
+        vector = ir.VectorType(self._context.get_data_type(self._kind.dtype), lanes)
+        return self._builder.bitcast(self._builder.gep(data, [index]), vector.as_pointer())
+
+    def add(self, a, b):
+        return self._builder.fadd(a, b)
+
+    def divide(self, vector, divisor):
+        return self._builder.fdiv(vector, self._all(divisor, vector.type.count))
+
+    def _all(self, value, lanes):
+        empty = ir.Constant(ir.VectorType(value.type, 1), ir.Undefined)
+        one = self._builder.insert_element(empty, value, _INDEX(0))
+        return self.pick(one, one, [0] * lanes)
+
+    def pick(self, a, b, items):
+        """Pick lanes of `a`, and of `b` where an item is no lane of `a`."""
+        mask = ir.Constant(ir.VectorType(_INDEX, len(items)), list(items))
+        return self._builder.shuffle_vector(a, b, mask)
+
+    def begin(self, count, pairs, even):
+        """Keep what of pairs of 16 values the first `count` values are; adding the rest is void."""
+        builder, lanes = self._builder, pairs.type.count
+        numbers = ir.Constant(ir.VectorType(_INDEX, lanes), [k % (UNIT // 2) for k in range(lanes)])
+        nothing = ir.Constant(pairs.type, [-0.0] * lanes)
+        whole, begun = _halves(builder, builder.trunc(count, _INDEX))
+        halves = builder.select(self._below(numbers, begun), even, nothing)
+        return builder.select(self._below(numbers, whole), pairs, halves)
+
+    def _below(self, numbers, limit):
+        return self._builder.icmp_signed("<", numbers, self._all(limit, numbers.type.count))
+
+
+class _Rows:
+    """Writes instructions for values that are rows, each a vector of as many columns."""
+
+    def __init__(self, context, builder, kind, columns, stride):
+        self._lanes = _Lanes(context, builder, kind)
+        self._builder = builder
+        self._columns = columns
+        self._stride = stride
+
+    def load(self, array, index, rows):
+        return [self._lanes.load(array, row, self._columns) for row in self._from(index, rows)]
+
+    def store(self, vectors, array, index):
+        for vector, row in zip(vectors, self._from(index, len(vectors)), strict=True):
+            self._lanes.store(vector, array, row)
+
+    def _from(self, index, rows):
+        for row in range(rows):
+            yield index
+            if row + 1 < rows:
+                index = self._builder.add(index, self._stride)
+
+    def add(self, a, b):
+        return [self._builder.fadd(x, y) for x, y in zip(a, b, strict=True)]
+
+    def divide(self, vectors, divisor):
+        return [self._lanes.divide(vector, divisor) for vector in vectors]
+
+    def pick(self, a, b, items):
+        both = [*a, *b]
+        return [both[item] for item in items]
+
+    def begin(self, count, pairs, even):
+        builder = self._builder
+        nothing = ir.Constant(even[0].type, [-0.0] * self._columns)
+        whole, begun = _halves(builder, count)
+        found = []
+        for k, (pair, half) in enumerate(zip(pairs, even, strict=True)):
+            number = count.type(k)
+            some = builder.select(builder.icmp_signed("<", number, begun), half, nothing)
+            found.append(builder.select(builder.icmp_signed("<", number, whole), pair, some))
+        return found
+
+
+def _halves(builder, count):
+    """Tell how many pairs are whole in `count` values, and how many have begun."""
+    one = count.type(1)
+    return builder.ashr(count, one), builder.ashr(builder.add(count, one), one)
+
+
+def _functions(units, columns):
+    """Make two functions, for so many units or for one unit of so many columns.
+
+    Arrays are contiguous, of one type, and have one dimension; `i`, `j`, `k` are indices.
+
+    Returns
+    -------
+    add_up : ``add_up(x, i, stride, count, totals, first, k)``
+        Store sums of units of elements, which begin at ``x[i]``, in ``totals[k]``, and those of
+        their first `count` elements in ``first[k]``.
+    sum_windows : ``sum_windows(x, before, behind, stride, interior, few, i, divisor, sums, k)``
+        Store the sums of the windows of units, as `_windows` makes them, in ``sums[k]``; dividing
+        them before they are stored costs next to nothing.
+    """
+
+    def writer_of(context, builder, kind, stride):
+        if columns is None:
+            return _Lanes(context, builder, kind), units(kind)
+        return _Rows(context, builder, kind, columns(kind), stride), 1
+
+    @intrinsic
+    def add_up(_, x, i, stride, count, totals, first, k):
+        def write(context, builder, signature, arguments):
+            x, i, stride, count, totals, first, k = arguments
+            writer, many = writer_of(context, builder, signature.args[0], stride)
+            values = writer.load(x, i, UNIT * many)
+            for sums, array in zip(
+                _totals(values, count, many, writer), (totals, first), strict=True
+            ):
+                writer.store(sums, array, k)
+            return context.get_dummy_value()
+
+        index = types.intp
+        return types.none(x, index, index, index, x, x, index), write
+
+    @intrinsic
+    def sum_windows(_, x, before, behind, stride, interior, few, i, divisor, sums, k):
+        def write(context, builder, signature, arguments):
+            x, before, behind, stride, interior, few, i, divisor, sums, k = arguments
+            writer, many = writer_of(context, builder, signature.args[0], stride)
+            before, behind = (writer.load(x, start, UNIT * many) for start in (before, behind))
+            interior, few = (writer.load(shared, i, many) for shared in (interior, few))
+            found = _windows(before, interior, behind, few, many, writer)
+            divides = builder.fcmp_ordered("!=", divisor, divisor.type(1))
+            with builder.if_else(divides) as (divided, plain):
+                with divided:
+                    writer.store(writer.divide(found, divisor), sums, k)
+                with plain:
+                    writer.store(found, sums, k)
+            return context.get_dummy_value()
+
+        index = types.intp
+        of = x.dtype
+        return types.none(x, index, index, index, x, x, index, of, x, index), write
+
+    return add_up, sum_windows
+
+
+def _one(_kind):
+    return 1
+
+
+def _units_in(kind):
+    """Tell how many units fit into vectors of 256 bytes; larger ones, and registers run out."""
+    return int(16 * 8 // kind.dtype.bitwidth)
+
+
+def _columns_in(kind):
+    return int(64 * 8 // kind.dtype.bitwidth)
+
+
+@intrinsic
+def _units_of(_, x):
+    """Return how many units of `x` are summed side by side."""
+
+    def write(context, _builder, signature, _arguments):
+        return context.get_constant(types.intp, _units_in(signature.args[0]))
+
+    return types.intp(x), write
+
+
+@intrinsic
+def _columns_of(_, x):
+    """Return how many columns of `x` are summed side by side."""
+
+    def write(context, _builder, signature, _arguments):
+        return context.get_constant(types.intp, _columns_in(signature.args[0]))
+
+    return types.intp(x), write
+
+
+_add_up_units, _windows_of_units = _functions(_units_in, None)
+_add_up_unit, _windows_of_unit = _functions(_one, None)
+_add_up_columns, _windows_of_columns = _functions(None, _columns_in)
+_add_up_column, _windows_of_column = _functions(None, _one)
+
+
+# From here on, arrays have one dimension; the next row is `inner` elements on.
 @_jit
-def _short(x, inner, length, sums):
-    """Sum short windows as `folds.slide` does, by doubling; the next row is `inner` elements on."""
+def _sum_long(x, inner, length, skip, divisor, sums):
+    """Sum windows of a unit or more, a batch of units at a time; `skip` rows of one are missing."""
+    starting = (skip + len(sums) // inner + UNIT - 1) // UNIT  # units in which windows start
+    units, rest = divmod(length - UNIT, UNIT)  # of the interior, which has one row more
+    # The elements of a batch are fetched from memory once; the windows end in what was added up
+    # just before. A batch that is shorter than the units in common would be for few windows.
+    batch = min(max(BATCH // inner, units), starting)
+    totals = np.empty((units + batch) * inner, x.dtype)
+    firsts = np.empty(max(units, batch) * inner, x.dtype)
+    few = np.full(batch * inner, -0.0, x.dtype)  # adding it changes nothing
+    behind = x[(UNIT - 1 - skip) * inner :]  # the first unit is behind that of the first windows
+    _add_up(behind, inner, rest + 1, totals[: units * inner], firsts)
+    for start in range(0, starting, batch):
+        stop = min(start + batch, starting)
+        old, new = units * inner, (stop - start) * inner
+        ends = behind[(units + start) * UNIT * inner :]
+        _add_up(ends, inner, rest + 1, totals[old : old + new], firsts)
+        if units:
+            common = totals[: old + new - inner]
+            _sum_short(common, inner, units, x.dtype.type(1), few[:new])
+            if stop < starting:
+                _copy(totals[new : new + old], totals[:old])
+        _sum_units(x, inner, skip, length, start, stop, firsts, few, divisor, sums)
+
+
+@_jit
+def _sum_short(x, inner, length, divisor, sums):
+    """Sum windows by doubling, as `folds.slide` does."""
     tile = max(TILE, 2 * length * inner)
-    power, spare = (
-        np.empty(tile + length * inner, x.dtype),
-        np.empty(tile + length * inner, x.dtype),
-    )
-    done = np.empty(tile, x.dtype)
-    for o in range(x.shape[0]):
-        for first in range(0, sums.shape[1], tile):
-            n = min(tile, sums.shape[1] - first)
-            have = n + (length - 1) * inner
-            runs = x[o, first : first + have]
-            result = sums[o, first : first + n]
-            rows, covered = 1, 0
-            while True:
-                if length & rows:
-                    last = 2 * rows > length
-                    out = result if last else done[:n]
-                    if covered and last:
-                        _add(done, runs[covered * inner :], out)
-                    elif covered:
-                        _add_to(out, runs[covered * inner :])
-                    else:
-                        _copy(runs, out)
-                    covered += rows
-                if 2 * rows > length:
-                    break
-                have -= rows * inner
-                _add(runs, runs[rows * inner :], spare[:have])
-                runs = spare
-                power, spare = spare, power
-                rows *= 2
+    space = tile + length * inner
+    power, spare, done = np.empty(space, x.dtype), np.empty(space, x.dtype), np.empty(tile, x.dtype)
+    for first in range(0, len(sums), tile):
+        n = min(tile, len(sums) - first)
+        have = n + (length - 1) * inner
+        runs, result = x[first : first + have], sums[first : first + n]
+        rows, covered = 1, 0
+        while True:
+            if length & rows:
+                last = 2 * rows > length
+                out = result if last else done[:n]
+                if covered and last:
+                    _add(done, runs[covered * inner :], out)
+                elif covered:
+                    _add_to(out, runs[covered * inner :])
+                else:
+                    _copy(runs, out)
+                covered += rows
+            if 2 * rows > length:
+                break
+            have -= rows * inner
+            _add(runs, runs[rows * inner :], spare[:have])
+            runs = spare
+            power, spare = spare, power
+            rows *= 2
+        if divisor != 1:
+            _divide(result, divisor)
 
 
 @_jit
@@ -124,7 +385,7 @@ def _add(a, b, out):
 
 
 @_jit
-def _add_to(out, b):
+def _add_to(out, b):  # LLVM would make no vectors of `_add` where `out` is one of the others
     for i in range(len(out)):
         out[i] = out[i] + b[i]
 
@@ -135,140 +396,101 @@ def _copy(a, out):
         out[i] = a[i]
 
 
-# Units are found through an array, `at`, and unsigned, so that LLVM neither mixes units (gathering
-# their rows takes three times as long as adding them up one by one) nor checks for indices < 0.
 @_jit
-def _single_totals(x, skip, at, totals):
-    """Sum each unit that is whole, from its first row on; nobody asks for the others."""
-    whole = totals.shape[1] - 1
-    for o in range(x.shape[0]):
-        for first in range(1 if skip else 0, whole, BATCH):
-            _add_up(x[o, first * UNIT - skip :], at, totals[o, first : min(first + BATCH, whole)])
+def _copy_part(x, start, out):
+    """Copy what of ``x[start : start + len(out)]`` is there."""
+    low, high = max(0, start), min(len(x), start + len(out))
+    if low < high:
+        _copy(x[low:high], out[low - start : high - start])
 
 
 @_jit
-def _add_up(x, at, totals):
-    for unit in range(len(totals)):
-        total = x.dtype.type(0)
-        for r in range(ROWS):
-            total = total + x[at[unit] + r]
-        totals[unit] = total
-
-
-@_jit
-def _single(x, skip, length, at, totals, between, sums):
-    """Sum long windows of rows of one column, some units at a time."""
-    windows = sums.shape[1]
-    whole = (length - 1) // UNIT
-    head = length - whole * UNIT
-    starting = (skip + windows + UNIT - 1) // UNIT
-    space = np.empty((5, (BATCH + 1) * UNIT), x.dtype)
-    tails, heads = space[0], space[1]
-    for o in range(x.shape[0]):
-        for first in range(0, starting, BATCH):
-            units = min(BATCH, starting - first)
-            base, n = first * UNIT - skip, units * UNIT
-            _tails(_part(x[o], base, n, space[2]), at[:units], tails)
-            _heads(_part(x[o], base + whole * UNIT, n + UNIT, space[3]), at[: units + 1], heads)
-            low, high = max(0, -base), min(n, windows - base)
-            inside = low == 0 and high == n
-            out = sums[o, base : base + n] if inside else space[4]
-            few = between[o, first + 1 : first + 1 + units]
-            last = totals[o, first + whole :]
-            _combine(tails, heads[head:], few, last, np.int64(at[1]), UNIT - head, out)
-            if not inside:
-                _copy(out[low:high], sums[o, base + low : base + high])
-
-
-@_jit
-def _part(x, base, n, space):
-    """Show `n` rows from `base` on, with zeros for rows that are not there."""
-    if base >= 0 and base + n <= len(x):
-        return x[base : base + n]
-    low, high = max(0, base), min(len(x), base + n)
-    space[:] = 0
-    _copy(x[low:high], space[low - base : high - base])
-    return space
-
-
-@_jit
-def _heads(x, at, heads):
-    """Add up the rows of each unit that come before each of its rows."""
-    for unit in range(len(at)):
-        base = at[unit]
-        head = x.dtype.type(0)
-        for r in range(ROWS):
-            heads[base + r] = head
-            head = head + x[base + r]
-
-
-@_jit
-def _tails(x, at, tails):
-    """Add up each unit from its last row back."""
-    for unit in range(len(at)):
-        last = at[unit] + (ROWS - ONE)
-        tail = x[last]
-        tails[last] = tail
-        for r in range(ONE, ROWS):
-            tail = x[last - r] + tail
-            tails[last - r] = tail
-
-
-@_jit
-def _combine(tails, heads, few, last, rows, split, out):
-    """Add tails, heads, and the units between; from the row `split` of a unit on, one unit more."""
-    zero = out.dtype.type(0)
-    for unit in range(len(few)):
-        least, more = few[unit], last[unit]
-        # `rows` is UNIT, but LLVM is not to know: it would unroll this loop, not make it a vector
-        for r in range(rows):
-            i = unit * UNIT + r
-            out[i] = (tails[i] + (heads[i] + (zero if r < split else more))) + least
-
-
-@_jit
-def _several_totals(x, skip, totals):
-    """Do what `_single_totals` does with several columns side by side."""
-    for o in range(x.shape[0]):
-        for unit in range(1 if skip else 0, totals.shape[1] - 1):
-            for row in range(unit * UNIT - skip, (unit + 1) * UNIT - skip):
-                _add_to(totals[o, unit], x[o, row])
-
-
-@_jit
-def _several(x, skip, length, totals, between, sums):
-    """Do what `_single` does with several columns side by side."""
-    outer, windows, inner = sums.shape
-    whole, units = (length - 1) // UNIT, totals.shape[1] - 1
-    split = UNIT - (length - whole * UNIT)
-    for o in range(outer):
-        for first in range(0, inner, WIDTH):
-            n = min(WIDTH, inner - first)
-            tails, head, zero = (
-                np.zeros((UNIT, n), x.dtype),
-                np.zeros(n, x.dtype),
-                np.zeros(n, x.dtype),
-            )
-            for row in range(length - (skip + length) % UNIT, length - 1):
-                _add_to(head, x[o, row, first : first + n])
-            for unit in range((skip + windows + UNIT - 1) // UNIT):
-                base = unit * UNIT - skip
-                low, high = max(0, -base), min(UNIT, windows - base)
-                _copy(x[o, base + UNIT - 1, first : first + n], tails[UNIT - 1])
-                for r in range(UNIT - 2, low - 1, -1):
-                    _add(x[o, base + r, first : first + n], tails[r + 1], tails[r])
-                few = between[o, unit + 1, first : first + n]
-                last = totals[o, min(unit + whole, units), first : first + n]
-                for r in range(low, high):
-                    if r == split:
-                        head[:] = 0
-                    else:
-                        _add_to(head, x[o, base + r + length - 1, first : first + n])
-                    more = zero if r < split else last
-                    _add_all(tails[r], head, more, few, sums[o, base + r, first : first + n])
-
-
-@_jit
-def _add_all(tail, head, more, few, out):
+def _divide(out, divisor):
     for i in range(len(out)):
-        out[i] = (tail[i] + (head[i] + more[i])) + few[i]
+        out[i] = out[i] / divisor
+
+
+@_jit
+def _add_up(x, inner, count, totals, firsts):
+    """Sum each unit, and its first `count` rows; the last unit may be cut off behind these."""
+    unit = UNIT * inner
+    whole = min(len(totals), len(x) // unit * inner)
+    _add_up_whole(x, inner, count, totals[:whole], firsts)
+    if whole < len(totals):
+        last = np.zeros(unit, x.dtype)
+        _copy_part(x, whole * UNIT, last)
+        _add_up_whole(last, inner, count, totals[whole:], firsts[whole:])
+
+
+@_jit
+def _add_up_whole(x, inner, count, totals, firsts):
+    if inner == 1:
+        many = len(totals) - len(totals) % _units_of(x)
+        for unit in range(0, many, _units_of(x)):
+            _add_up_units(x, unit * UNIT, 1, count, totals, firsts, unit)
+        for unit in range(many, len(totals)):
+            _add_up_unit(x, unit * UNIT, 1, count, totals, firsts, unit)
+        return
+    wide = inner - inner % _columns_of(x)
+    for row in range(0, len(totals), inner):
+        for i in range(row, row + wide, _columns_of(x)):
+            at = row * UNIT + i - row
+            _add_up_columns(x, at, inner, count, totals, firsts, i)
+        for i in range(row + wide, row + inner):
+            at = row * UNIT + i - row
+            _add_up_column(x, at, inner, count, totals, firsts, i)
+
+
+@_jit
+def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, sums):
+    """Sum the windows that start in the units from `start` to `stop`."""
+    windows = len(sums) // inner
+    low = min(max(start, 1), stop)
+    high = max(low, min(stop, (skip + windows - 1) // UNIT))
+    for unit in range(start, low):
+        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, sums)
+    if low < high:
+        row, part = low * UNIT - skip, slice((low - start) * inner, (high - start) * inner)
+        _sum_whole(
+            x, (row - 1) * inner, (row + length) * inner, inner, interior[part], few[part],
+            divisor, sums[row * inner : (high * UNIT - skip) * inner],
+        )  # fmt: skip
+    for unit in range(high, stop):
+        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, sums)
+
+
+@_jit
+def _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, sums):
+    """Sum the windows of a unit where not all of these, or of the elements around it, are there."""
+    windows, row, size = len(sums) // inner, unit * UNIT - skip, UNIT * inner
+    part = slice((unit - start) * inner, (unit - start + 1) * inner)
+    near, out = np.zeros(2 * size, x.dtype), np.empty(size, x.dtype)
+    _copy_part(x, (row - 1) * inner, near[:size])
+    _copy_part(x, (row + length) * inner, near[size:])
+    _sum_whole(near, 0, size, inner, interior[part], few[part], divisor, out)
+    first, last = max(0, -row) * inner, min(UNIT, windows - row) * inner
+    _copy(out[first:last], sums[row * inner + first : row * inner + last])
+
+
+@_jit
+def _sum_whole(x, before, behind, inner, interior, few, divisor, sums):
+    """Sum the windows of units where they and the elements around are there."""
+    if inner == 1:
+        many = len(few) - len(few) % _units_of(x)
+        for unit in range(0, many, _units_of(x)):
+            left, right, at = before + unit * UNIT, behind + unit * UNIT, unit * UNIT
+            _windows_of_units(x, left, right, 1, interior, few, unit, divisor, sums, at)
+        for unit in range(many, len(few)):
+            left, right, at = before + unit * UNIT, behind + unit * UNIT, unit * UNIT
+            _windows_of_unit(x, left, right, 1, interior, few, unit, divisor, sums, at)
+        return
+    wide = inner - inner % _columns_of(x)
+    for row in range(0, len(few), inner):
+        for i in range(row, row + wide, _columns_of(x)):
+            at = row * UNIT + i - row
+            left, right = before + at, behind + at
+            _windows_of_columns(x, left, right, inner, interior, few, i, divisor, sums, at)
+        for i in range(row + wide, row + inner):
+            at = row * UNIT + i - row
+            left, right = before + at, behind + at
+            _windows_of_column(x, left, right, inner, interior, few, i, divisor, sums, at)

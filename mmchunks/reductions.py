@@ -34,6 +34,9 @@ class Merging:
     finish: Callable[[State, int], Any]
     """Results of runs of so many elements."""
 
+    averages: bool = False
+    """Whether `finish` does nothing but divide by their number."""
+
 
 def _addends(name: str) -> Callable[[Any], State]:
     def lift(x: Any) -> State:
@@ -85,7 +88,7 @@ def _deviation(state: State, count: int) -> Any:
 
 MERGING = {
     "sum": Merging(lift=_addends("sum"), fold=folds.SUM, finish=_only),
-    "mean": Merging(lift=_addends("mean"), fold=folds.SUM, finish=_mean),
+    "mean": Merging(lift=_addends("mean"), fold=folds.SUM, finish=_mean, averages=True),
     "min": Merging(lift=lambda x: (x,), fold=folds.MINIMUM, finish=_only),
     "max": Merging(lift=lambda x: (x,), fold=folds.MAXIMUM, finish=_only),
     "ptp": Merging(lift=lambda x: (x, x), fold=folds.RANGE, finish=_spread),

@@ -1,13 +1,22 @@
-"""How are long sums made of a few short ones? By units, whatever the window's length.
+"""How are long sums made of a few short ones? By halving what neighbouring windows share.
 
-    elements   ....|-- unit of 16 --|-- unit --|-- unit --|-- unit --|-- unit --|....
-    window                   [ tail |        whole units, between        | head ]
+The 16 windows that start in one unit of 16 elements have a long interior in common. Of the
+elements before it the first window has 15 and the last one none; of those behind it the last
+window has 15, the first none:
 
-The *tails* of a unit are its sums from its end back, the *heads* those from its start on; both are
-had by going through it once. What lies between is a window of units, summed in the same way over
-a sixteenth of the elements. So a sum takes about five additions whatever the window; none
-subtracts, none drifts (no more than 16 follow one another, as in NumPy's own pairwise sum), and a
-NaN stays where it is.
+    before    x x x x x x x x x x x x x x x|
+    interior                               |x x x x . . . . x x x|
+    behind                                                       |x x x x x x x x x x x x x x x
+
+The first eight windows have the interior and eight elements before it in common, the last eight
+the interior and eight behind it. So halve, and add the four elements on either side of each half
+that are next, then two, then one. Sums of eight, four and two neighbours are had by adding up
+pairs.
+
+The interior is whole units, whose sums slide as a window over a sixteenth of the elements, and a
+rest, which is a sum of pairs, too. So a sum takes about seven additions whatever the window; none
+subtracts, none drifts (a result is the sum of a few sums of pairs, as in NumPy's own pairwise
+sum), and a NaN stays where it is.
 
 Units begin at multiples of 16 of the *whole* array (`origin` says where this piece of it begins),
 so a sum does not depend on where the array was cut. This is the arithmetic that `compiled` repeats
@@ -28,9 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["compiles", "unit_sums", "window_sums"]
 
-UNIT = 16  # elements; 16 additions in a row are as many as NumPy makes
-SHORTEST = 2 * UNIT + 1  # windows of fewer elements may have no whole unit
-FEW = 512  # fewer units than this are summed by doubling: that rounds less, and costs a sixteenth
+UNIT = 16  # elements; shorter windows are summed by doubling
+_NARROW = 16  # columns; strides over fewer of them are slow
+
 _WORTHWHILE = 2**20  # elements; what numba gains with fewer does not repay its import
 
 
@@ -52,7 +61,7 @@ def _compiled() -> ModuleType | None:
     return compiled
 
 
-def window_sums(x: Any, length: int, origin: int) -> Any:
+def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
     """Sum every window of `length` rows of `x`, in the fastest way that gives the same bits.
 
     Parameters
@@ -63,6 +72,8 @@ def window_sums(x: Any, length: int, origin: int) -> Any:
         Rows of a window.
     origin : int
         Index of the first row in the whole array.
+    divisor : int
+        What each sum is divided by; 1 if they are not floating-point or complex numbers.
 
     Returns
     -------
@@ -70,14 +81,15 @@ def window_sums(x: Any, length: int, origin: int) -> Any:
         A new array.
     """
     if compiles(x) and (compiled := _compiled()):
-        return compiled.window_sums(x, length, origin, shortest=SHORTEST)
-    if _serves(x):
-        return unit_sums(x, length, origin, shortest=SHORTEST)
+        return compiled.window_sums(x, length, origin, divisor)
     # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
-    return slide((x,), length, SUM, 1)[0]
+    sums = unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
+    if divisor != 1:
+        sums /= divisor
+    return sums
 
 
-def unit_sums(x: Any, length: int, origin: int, *, shortest: int) -> Any:
+def unit_sums(x: Any, length: int, origin: int) -> Any:
     """Sum every window of `length` rows, along the middle axis.
 
     Parameters
@@ -88,41 +100,51 @@ def unit_sums(x: Any, length: int, origin: int, *, shortest: int) -> Any:
         Rows of a window.
     origin : int
         Index of the first row in the whole array.
-    shortest : int
-        Windows of fewer rows are summed by doubling, which rounds least.
 
     Returns
     -------
     numpy.ndarray (outer, rows - length + 1, inner)
         A new array.
     """
-    if length < shortest:
+    if length < UNIT:
         return slide((x,), length, SUM, 1)[0]
     outer, rows, inner = x.shape
+    if 1 < inner < _NARROW:
+        columns = np.ascontiguousarray(x.transpose(0, 2, 1)).reshape(outer * inner, rows, 1)
+        sums = unit_sums(columns, length, origin)
+        return np.ascontiguousarray(sums.reshape(outer, inner, -1).transpose(0, 2, 1))
     skip, windows = origin % UNIT, rows - length + 1
-    whole = (length - 1) // UNIT  # from the unit where a window begins to one where it may end
-    head = length - whole * UNIT  # from 1 to 16: elements of the last unit, if it begins at row 0
-    starting = -(-(skip + windows) // UNIT)  # units in which windows begin
-    units = _by_row(x, skip, starting + whole + 1)
-    heads, tails = np.zeros_like(units), units.copy()
-    for row in range(1, UNIT):
-        np.add(heads[row - 1], units[row - 1], out=heads[row])
-        np.add(units[-1 - row], tails[-row], out=tails[-1 - row])
-    totals = heads[-1] + units[-1]
-    few = unit_sums(totals, whole - 1, origin // UNIT, shortest=FEW)[:, 1 : starting + 1]
-    split = UNIT - head  # windows that begin at this row of a unit end at the start of one
-    sums = tails[:, :, :starting]
-    # the small ones first: what they lose to rounding is small
-    sums[:split] += heads[head:, :, whole : whole + starting]
-    sums[split:] += heads[:head, :, whole + 1 :] + totals[:, whole : whole + starting]
-    sums += few
-    flat = sums.transpose(1, 2, 0, 3).reshape(outer, -1, inner)
-    return flat[:, skip : skip + windows]
+    starting = -(-(skip + windows) // UNIT)  # units in which windows start
+    units, rest = divmod(length - UNIT, UNIT)  # of the interior, which has one row more
+    # With one row more in front, the pairs before and in an interior begin at even rows.
+    padded = np.zeros((outer, (starting + units + 3) * UNIT, inner), x.dtype)
+    padded[:, skip + 1 : skip + 1 + rows] = x
+    runs = [padded]  # of 1, 2, 4, 8 and 16 rows
+    behind = [padded[:, length + 1 : length + 1 + starting * UNIT]]
+    while behind[-1].shape[1] > starting:
+        for sums in (runs, behind):
+            sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
+    sums = _add_first(runs, rest + 1, slice(units + 1, units + 1 + starting))
+    for before, after in zip(runs[-2::-1], behind[-2::-1], strict=True):
+        halves = np.empty((outer, 2 * sums.shape[1], inner), x.dtype)
+        np.add(sums, before[:, 1 : halves.shape[1] : 2], out=halves[:, 0::2])
+        np.add(sums, after[:, 0::2], out=halves[:, 1::2])
+        sums = halves
+    if units:  # last: these are the larger ones
+        (few,) = slide((runs[-1][:, 1 : starting + units],), units, SUM, 1)
+        by_unit = sums.reshape(outer, starting, UNIT, inner)
+        by_unit += few[:, :, None]
+    return sums[:, skip : skip + windows]
 
 
-def _by_row(x: Any, skip: int, units: int) -> Any:
-    """Copy (outer, rows, inner) to (16 rows of a unit, outer, units, inner), zeros around it."""
-    outer, rows, inner = x.shape
-    padded = np.zeros((outer, units * UNIT, inner), x.dtype)
-    padded[:, skip : skip + rows] = x
-    return np.ascontiguousarray(padded.reshape(outer, units, UNIT, inner).transpose(2, 0, 1, 3))
+def _add_first(runs: list[Any], count: int, units: slice) -> Any:
+    """Add up the first `count` rows of some units, from the shortest run on."""
+    sums = None
+    for level, sums_of_runs in enumerate(runs):
+        size = 1 << level
+        if count & size:
+            outer, _, inner = sums_of_runs.shape
+            by_unit = sums_of_runs.reshape(outer, -1, UNIT // size, inner)[:, units]
+            run = by_unit[:, :, count // (2 * size) * 2]
+            sums = run.copy() if sums is None else run + sums
+    return sums

@@ -228,6 +228,10 @@ class _Slide:
         """Reduce the windows of a tile whose first row is row `begin` of the whole array."""
         if self.first:
             state = self.merging.lift(state[0])
+        if self.step == 1 and self.dtype and self.merging.averages and state[0].dtype.kind in "fc":
+            # a sum that is divided while it is at hand need not be fetched from memory again
+            means = window_sums(state[0], self.length, begin, divisor=self.count * self.length)
+            return (means.astype(self.dtype, copy=False),)
         if self.step == 1:
             state = self._every(state, self.length, self.count, begin)
         else:
