@@ -70,29 +70,25 @@ def window_sums(
     x = np.ascontiguousarray(x)
     outer, rows, inner = x.shape
     sums = np.empty((outer, rows - length + 1, inner), x.dtype)
-    of_type = x.dtype.type(divisor)
-    for row, row_sums in zip(x, sums, strict=True):
-        if length < UNIT:
-            _sum_short(row.ravel(), inner, length, of_type, row_sums.ravel())
-        else:
-            _sum_long(row.ravel(), inner, length, origin % UNIT, of_type, row_sums.ravel())
+    flat, flat_sums = x.reshape(outer, -1), sums.reshape(outer, -1)
+    _sum_each(flat, inner, length, origin % UNIT, x.dtype.type(divisor), flat_sums)
     return sums
 
 
-def _pairs(values, size, add, pick):
-    """Add each of `size` values that is even to the odd one behind it."""
-    return add(pick(values, values, range(0, size, 2)), pick(values, values, range(1, size, 2)))
+def _split(values, size, pick):
+    """Return those of `size` values that are even, and those that are odd."""
+    return tuple(pick(values, values, range(first, size, 2)) for first in (0, 1))
 
 
 def _totals(values, count, units, writer):
     """Add up the 16 values of each of some units, and apart from that the first `count` of them."""
     size = UNIT * units
-    even, odd = (writer.pick(values, values, range(first, size, 2)) for first in (0, 1))
+    even, odd = _split(values, size, writer.pick)
     all_ = writer.add(even, odd)
     first = writer.begin(count, all_, even)
     size //= 2
     while size > units:
-        all_, first = (_pairs(sums, size, writer.add, writer.pick) for sums in (all_, first))
+        all_, first = (writer.add(*_split(sums, size, writer.pick)) for sums in (all_, first))
         size //= 2
     return all_, first
 
@@ -106,18 +102,20 @@ def _windows(before, interior, behind, few, units, writer):
     """
     levels, size = [], UNIT * units
     while size > units:
-        levels.append((before, behind))
-        before, behind = (
-            _pairs(values, size, writer.add, writer.pick) for values in (before, behind)
-        )
+        even, odd = _split(before, size, writer.pick)
+        even_behind, odd_behind = _split(behind, size, writer.pick)
+        levels.append((odd, even_behind))
+        before, behind = writer.add(even, odd), writer.add(even_behind, odd_behind)
         size //= 2
     sums = interior
-    for left, right in reversed(levels):
+    for sides in reversed(levels):
+        halves = [writer.add(sums, side) for side in sides]
+        if sides is levels[0]:
+            few = writer.pick(few, few, [k // (UNIT // 2) for k in range(size)])
+            halves = [writer.add(half, few) for half in halves]
+        sums = writer.pick(*halves, [k // 2 + k % 2 * size for k in range(2 * size)])
         size *= 2
-        shared = writer.pick(sums, sums, [k // 2 for k in range(size)])
-        items = [size + k - 1 if k % 2 else k + 1 for k in range(size)]
-        sums = writer.add(shared, writer.pick(left, right, items))
-    return writer.add(sums, writer.pick(few, few, [k // UNIT for k in range(size)]))
+    return sums
 
 
 class _Lanes:
@@ -316,6 +314,15 @@ _add_up_units, _windows_of_units = _functions(_units_in, None)
 _add_up_unit, _windows_of_unit = _functions(_one, None)
 _add_up_columns, _windows_of_columns = _functions(None, _columns_in)
 _add_up_column, _windows_of_column = _functions(None, _one)
+
+
+@_jit
+def _sum_each(x, inner, length, skip, divisor, sums):
+    for outer in range(len(x)):
+        if length < UNIT:
+            _sum_short(x[outer], inner, length, divisor, sums[outer])
+        else:
+            _sum_long(x[outer], inner, length, skip, divisor, sums[outer])
 
 
 # From here on, arrays have one dimension; the next row is `inner` elements on.
