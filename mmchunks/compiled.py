@@ -29,7 +29,7 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["window_sums"]
+__all__ = ["run_sums", "window_sums"]
 
 UNIT = 16  # as in `unitsums`, which imports this module, not the other way round
 TILE = 512  # elements that short windows are summed of at a time, within the first-level cache
@@ -72,6 +72,33 @@ def window_sums(
     sums = np.empty((outer, rows - length + 1, inner), x.dtype)
     flat, flat_sums = x.reshape(outer, -1), sums.reshape(outer, -1)
     _sum_each(flat, inner, length, origin % UNIT, x.dtype.type(divisor), flat_sums)
+    return sums
+
+
+def run_sums(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Sum the last axis, as numpy sums 128 elements or fewer that lie side by side.
+
+    Parameters
+    ----------
+    x : numpy.ndarray (outer, runs, inner, length)
+        Elements, float32 or float64; those of `inner`, not those of a run, are neighbours.
+
+    Returns
+    -------
+    numpy.ndarray (outer, runs, inner)
+        A new array.
+    """
+    outer, runs, inner, length = x.shape
+    sums = np.empty((outer, runs, inner), x.dtype)
+    far, next_run, _, next_row = (stride // x.itemsize for stride in x.strides)
+    span = (
+        1
+        + sum((n - 1) * abs(stride) for n, stride in zip(x.shape, x.strides, strict=True))
+        // x.itemsize
+    )
+    flat = np.lib.stride_tricks.as_strided(x, (span,), (x.itemsize,))
+    for row, row_sums in enumerate(sums):
+        _sum_runs(flat[row * far :], next_run, next_row, inner, length, row_sums)
     return sums
 
 
@@ -318,25 +345,32 @@ _add_up_column, _windows_of_column = _functions(None, _one)
 
 @_jit
 def _sum_each(x, inner, length, skip, divisor, sums):
-    for outer in range(len(x)):
-        if length < UNIT:
-            _sum_short(x[outer], inner, length, divisor, sums[outer])
-        else:
-            _sum_long(x[outer], inner, length, skip, divisor, sums[outer])
-
-
-# From here on, arrays have one dimension; the next row is `inner` elements on.
-@_jit
-def _sum_long(x, inner, length, skip, divisor, sums):
-    """Sum windows of a unit or more, a batch of units at a time; `skip` rows of one are missing."""
-    starting = (skip + len(sums) // inner + UNIT - 1) // UNIT  # units in which windows start
-    units, rest = divmod(length - UNIT, UNIT)  # of the interior, which has one row more
+    """Sum every window of each row of `x`. What memory that takes is the same for all of them."""
+    if length < UNIT:
+        space = _space(length, inner, x.dtype)
+        for outer in range(len(x)):
+            _sum_short(x[outer], inner, length, divisor, space, sums[outer])
+        return
+    starting = (skip + sums.shape[1] // inner + UNIT - 1) // UNIT  # units in which windows start
+    units = (length - UNIT) // UNIT  # of the interior
     # The elements of a batch are fetched from memory once; the windows end in what was added up
     # just before. A batch that is shorter than the units in common would be for few windows.
     batch = min(max(BATCH // inner, units), starting)
     totals = np.empty((units + batch) * inner, x.dtype)
     firsts = np.empty(max(units, batch) * inner, x.dtype)
     few = np.full(batch * inner, -0.0, x.dtype)  # adding it changes nothing
+    space, near = _space(units, inner, x.dtype), np.empty(3 * UNIT * inner, x.dtype)
+    for outer in range(len(x)):
+        row, row_sums = x[outer], sums[outer]
+        _sum_long(row, inner, length, skip, divisor, totals, firsts, few, space, near, row_sums)
+
+
+# From here on, arrays have one dimension; the next row is `inner` elements on.
+@_jit
+def _sum_long(x, inner, length, skip, divisor, totals, firsts, few, space, near, sums):
+    """Sum windows of a unit or more, a batch of units at a time; `skip` rows of one are missing."""
+    units, rest = divmod(length - UNIT, UNIT)  # the interior has one row more
+    starting, batch = (skip + len(sums) // inner + UNIT - 1) // UNIT, len(few) // inner
     behind = x[(UNIT - 1 - skip) * inner :]  # the first unit is behind that of the first windows
     _add_up(behind, inner, rest + 1, totals[: units * inner], firsts)
     for start in range(0, starting, batch):
@@ -346,18 +380,23 @@ def _sum_long(x, inner, length, skip, divisor, sums):
         _add_up(ends, inner, rest + 1, totals[old : old + new], firsts)
         if units:
             common = totals[: old + new - inner]
-            _sum_short(common, inner, units, x.dtype.type(1), few[:new])
+            _sum_short(common, inner, units, x.dtype.type(1), space, few[:new])
             if stop < starting:
                 _copy(totals[new : new + old], totals[:old])
-        _sum_units(x, inner, skip, length, start, stop, firsts, few, divisor, sums)
+        _sum_units(x, inner, skip, length, start, stop, firsts, few, divisor, near, sums)
 
 
 @_jit
-def _sum_short(x, inner, length, divisor, sums):
-    """Sum windows by doubling, as `folds.slide` does."""
+def _space(length, inner, dtype):
     tile = max(TILE, 2 * length * inner)
-    space = tile + length * inner
-    power, spare, done = np.empty(space, x.dtype), np.empty(space, x.dtype), np.empty(tile, x.dtype)
+    return np.empty((3, tile + length * inner), dtype)
+
+
+@_jit
+def _sum_short(x, inner, length, divisor, space, sums):
+    """Sum windows by doubling, as `folds.slide` does."""
+    power, spare, done = space[0], space[1], space[2]
+    tile = len(done) - length * inner
     for first in range(0, len(sums), tile):
         n = min(tile, len(sums) - first)
         have = n + (length - 1) * inner
@@ -405,7 +444,8 @@ def _copy(a, out):
 
 @_jit
 def _copy_part(x, start, out):
-    """Copy what of ``x[start : start + len(out)]`` is there."""
+    """Copy what of ``x[start : start + len(out)]`` is there, and zeros for what is not."""
+    out[:] = 0
     low, high = max(0, start), min(len(x), start + len(out))
     if low < high:
         _copy(x[low:high], out[low - start : high - start])
@@ -424,7 +464,7 @@ def _add_up(x, inner, count, totals, firsts):
     whole = min(len(totals), len(x) // unit * inner)
     _add_up_whole(x, inner, count, totals[:whole], firsts)
     if whole < len(totals):
-        last = np.zeros(unit, x.dtype)
+        last = np.empty(unit, x.dtype)
         _copy_part(x, whole * UNIT, last)
         _add_up_whole(last, inner, count, totals[whole:], firsts[whole:])
 
@@ -449,13 +489,13 @@ def _add_up_whole(x, inner, count, totals, firsts):
 
 
 @_jit
-def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, sums):
+def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, near, sums):
     """Sum the windows that start in the units from `start` to `stop`."""
     windows = len(sums) // inner
     low = min(max(start, 1), stop)
     high = max(low, min(stop, (skip + windows - 1) // UNIT))
     for unit in range(start, low):
-        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, sums)
+        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, near, sums)
     if low < high:
         row, part = low * UNIT - skip, slice((low - start) * inner, (high - start) * inner)
         _sum_whole(
@@ -463,17 +503,17 @@ def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, sums
             divisor, sums[row * inner : (high * UNIT - skip) * inner],
         )  # fmt: skip
     for unit in range(high, stop):
-        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, sums)
+        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, near, sums)
 
 
 @_jit
-def _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, sums):
+def _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, near, sums):
     """Sum the windows of a unit where not all of these, or of the elements around it, are there."""
     windows, row, size = len(sums) // inner, unit * UNIT - skip, UNIT * inner
     part = slice((unit - start) * inner, (unit - start + 1) * inner)
-    near, out = np.zeros(2 * size, x.dtype), np.empty(size, x.dtype)
+    out = near[2 * size :]
     _copy_part(x, (row - 1) * inner, near[:size])
-    _copy_part(x, (row + length) * inner, near[size:])
+    _copy_part(x, (row + length) * inner, near[size : 2 * size])
     _sum_whole(near, 0, size, inner, interior[part], few[part], divisor, out)
     first, last = max(0, -row) * inner, min(UNIT, windows - row) * inner
     _copy(out[first:last], sums[row * inner + first : row * inner + last])
@@ -501,3 +541,31 @@ def _sum_whole(x, before, behind, inner, interior, few, divisor, sums):
             at = row * UNIT + i - row
             left, right = before + at, behind + at
             _windows_of_column(x, left, right, inner, interior, few, i, divisor, sums, at)
+
+
+@_jit
+def _sum_runs(x, next_run, next_row, inner, length, sums):
+    """Sum runs of rows of `inner` columns, eight rows apart from each other, then these eight."""
+    partial = np.empty((8, inner), x.dtype)
+    for run in range(len(sums)):
+        rows, total = x[run * next_run :], sums[run]
+        if length < 8:
+            rest = 1
+            _copy(rows[:inner], total)
+        else:
+            rest = length - length % 8
+            for k in range(8):
+                _copy(rows[k * next_row : k * next_row + inner], partial[k])
+            for row in range(8, rest):
+                _add_to(partial[row % 8], rows[row * next_row : row * next_row + inner])
+            _add_eight(partial, total)
+        for row in range(rest, length):
+            _add_to(total, rows[row * next_row : row * next_row + inner])
+
+
+@_jit
+def _add_eight(a, out):
+    for i in range(len(out)):
+        out[i] = ((a[0, i] + a[1, i]) + (a[2, i] + a[3, i])) + (
+            (a[4, i] + a[5, i]) + (a[6, i] + a[7, i])
+        )

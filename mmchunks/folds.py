@@ -208,7 +208,7 @@ def _add_up(state: State, _count: int) -> State:
     # NumPy adds pairwise only along contiguous memory, and one after the other otherwise: a
     # value must not depend on how its block lies in memory, so the runs are made contiguous.
     plane = state[0]
-    if plane.strides[-1] != plane.itemsize:
+    if plane.strides[-1] != plane.itemsize and plane.dtype.kind in "fc":
         plane = namespace(plane).ascontiguousarray(plane)
     return (plane.sum(axis=-1),)
 

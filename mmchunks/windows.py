@@ -17,7 +17,7 @@ import itertools
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ import numpy as np
 from mmchunks import folds
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
-from mmchunks.unitsums import compiles, window_sums
+from mmchunks.unitsums import compiles, run_sums, window_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +37,7 @@ __all__ = ["as_windows", "reduce_windows", "window_count"]
 _TILE = 2**15  # elements of a tile
 _SIGHT = 2**17  # elements of the windows that a reduction without a fold is shown at a time
 _DEVICE = 2**26  # either of them on a GPU, which wants much work at a time
+_SUM = replace(folds.SUM, collect=lambda state, _count: (run_sums(state[0]),))
 
 
 def as_windows(
@@ -235,11 +236,12 @@ class _Slide:
         if self.step == 1:
             state = self._every(state, self.length, self.count, begin)
         else:
+            fold = self.merging.fold
             state = folds.step_over(
                 state,
                 self.length,
                 self.step,
-                self.merging.fold,
+                _SUM if fold is folds.SUM else fold,
                 self.count,
                 lambda blocks, n: self._every(
                     blocks, n, self.count * self.step, begin // self.step
@@ -292,7 +294,7 @@ def _tiles(
     shape: tuple[int, int, int], slide: _Slide, plane: Any
 ) -> Iterator[tuple[slice, slice, slice]]:
     """Cut (outer, windows, inner) into tiles that hold about as many elements as is good."""
-    if slide.merging.fold is folds.SUM and slide.step == 1 and compiles(plane):
+    if slide.merging.fold is folds.SUM and compiles(plane):
         outer, windows, inner = shape  # what is compiled has tiles of its own
         return iter([(slice(0, outer), slice(0, windows), slice(0, inner))])
     budget = _TILE * min(slide.step, 8) if isinstance(plane, np.ndarray) else _DEVICE

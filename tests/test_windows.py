@@ -249,14 +249,33 @@ def test_both_sum_by_the_same_units():
     assert compiled.UNIT == unitsums.UNIT
 
 
-def test_without_numba_large_blocks_have_the_same_bits(monkeypatch):
-    x = np.random.default_rng(11).normal(size=2**20)
-    with_numba = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["f4", "f8"]),
+    st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 40)),
+    st.integers(1, 700),
+    st.integers(0, 9),
+)
+def test_numba_sums_runs_as_numpy_sums_what_lies_side_by_side(dtype, shape, length, gap):
+    outer, runs, inner = shape
+    x = filled(np.random.default_rng(length), (outer, runs * (length + gap), inner), dtype)
+    view = x.reshape(outer, runs, length + gap, inner).transpose(0, 1, 3, 2)[..., :length]
+    assert unitsums._adds_as_numpy(x.dtype)
+    found = unitsums._by_halves(view)
+    np.testing.assert_array_equal(found, np.ascontiguousarray(view).sum(axis=-1))
+
+
+@pytest.mark.parametrize("shape", [(2**20,), (2**14, 70), (3, 2**16, 6)])
+@pytest.mark.parametrize(("length", "step"), [(10, 1), (1000, 1), (1000, 7), (1000, 300)])
+def test_without_numba_large_blocks_have_the_same_bits(monkeypatch, shape, length, step):
+    x = np.random.default_rng(11).normal(size=shape)
+    axis = int(np.argmax(shape))
+    with_numba = reduce_windows(x, {axis: length}, {axis: step}, "mean", origin={axis: 21})
     unitsums._compiled.cache_clear()
     monkeypatch.setitem(sys.modules, "mmchunks.compiled", None)
     monkeypatch.delattr("mmchunks.compiled", raising=False)
     assert not unitsums.compiles(x)
-    without = reduce_windows(x, {0: 1000}, {0: 1}, "mean", origin={})
+    without = reduce_windows(x, {axis: length}, {axis: step}, "mean", origin={axis: 21})
     unitsums._compiled.cache_clear()
     assert with_numba.tobytes() == without.tobytes()
 
