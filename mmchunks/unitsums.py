@@ -105,7 +105,8 @@ def run_sums(runs: Any) -> Any:
     numpy.ndarray or cupy.ndarray (outer, runs, inner)
         A new array.
     """
-    if compiles(runs) and runs.strides[2] == runs.itemsize and _adds_as_numpy(runs.dtype):
+    across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
+    if across and compiles(runs) and _adds_as_numpy(runs.dtype):
         return _by_halves(runs)
     return SUM.collect((runs,), 1)[0]
 
