@@ -106,7 +106,8 @@ def run_sums(runs: Any) -> Any:
         A new array.
     """
     across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
-    if across and compiles(runs) and _adds_as_numpy(runs.dtype):
+    whole = all(stride >= 0 and stride % runs.itemsize == 0 for stride in runs.strides)
+    if across and whole and compiles(runs) and _adds_as_numpy(runs.dtype):
         return _by_halves(runs)
     return SUM.collect((runs,), 1)[0]
 

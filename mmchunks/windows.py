@@ -176,6 +176,8 @@ def reduce_windows(
     if callable(reduce):
         return _show(block, windows, steps, reduce)
     dtype = result_dtype(block.dtype, reduce)
+    if isinstance(block, np.ndarray) and not block.flags.aligned:  # a field of packed records
+        block = block.copy()
     with np.errstate(all="ignore"):
         if isinstance(reduce, str) and reduce in MERGING:
             return _merge(block, windows, steps, MERGING[reduce], dtype, origin)

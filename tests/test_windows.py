@@ -280,6 +280,46 @@ def test_without_numba_large_blocks_have_the_same_bits(monkeypatch, shape, lengt
     assert with_numba.tobytes() == without.tobytes()
 
 
+def _in_records(x):
+    """Lay `x` out with three bytes between its rows."""
+    records = np.zeros(len(x), [("before", "u1"), ("x", x.dtype, x.shape[1:]), ("after", "u2")])
+    records["x"] = x
+    return records["x"]
+
+
+def _read_only(x):
+    x.flags.writeable = False
+    return x
+
+
+LAYOUTS = {
+    "read-only": _read_only,
+    "backwards": lambda x: np.ascontiguousarray(x[::-1])[::-1],
+    "mirrored": lambda x: np.ascontiguousarray(x[:, ::-1])[:, ::-1],
+    "every other column": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "every other row": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "in records": _in_records,
+    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
+    "Fortran": np.asfortranarray,
+    "big-endian": lambda x: x.astype(x.dtype.newbyteorder(">")),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("length", "step"), [(10, 1), (300, 1), (300, 9)])
+def test_large_blocks_may_lie_in_memory_as_they_like(layout, dtype, length, step):
+    x = np.random.default_rng(13).normal(size=(2**14, 65)).astype(dtype)
+    laid = LAYOUTS[layout](x)
+    assert unitsums.compiles(x.copy())
+    wanted = reduce_windows(np.array(laid, dtype), {0: length}, {0: step}, "sum", origin={})
+    found = reduce_windows(laid, {0: length}, {0: step}, "sum", origin={})
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(
+        reduce_windows(laid.T, {1: length}, {1: step}, "sum", origin={}), wanted.T
+    )
+
+
 @pytest.mark.parametrize("reduce", [*MERGING, "median"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_memory_is_a_small_multiple_of_the_block(reduce, axis):
