@@ -461,12 +461,16 @@ def _divide(out, divisor):
 def _add_up(x, inner, count, totals, firsts):
     """Sum each unit, and its first `count` rows; the last unit may be cut off behind these."""
     unit = UNIT * inner
-    whole = min(len(totals), len(x) // unit * inner)
-    _add_up_whole(x, inner, count, totals[:whole], firsts)
-    if whole < len(totals):
-        last = np.empty(unit, x.dtype)
-        _copy_part(x, whole * UNIT, last)
-        _add_up_whole(last, inner, count, totals[whole:], firsts[whole:])
+    done = 0
+    while done < len(totals):
+        whole = min(len(totals), len(x) // unit * inner)
+        if done < whole:
+            source, stop = x, whole
+        else:
+            source, stop = np.empty(unit, x.dtype), len(totals)
+            _copy_part(x, whole * UNIT, source)
+        _add_up_whole(source, inner, count, totals[done:stop], firsts[done:stop])
+        done = stop
 
 
 @_jit
@@ -491,32 +495,26 @@ def _add_up_whole(x, inner, count, totals, firsts):
 @_jit
 def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, near, sums):
     """Sum the windows that start in the units from `start` to `stop`."""
-    windows = len(sums) // inner
-    low = min(max(start, 1), stop)
-    high = max(low, min(stop, (skip + windows - 1) // UNIT))
-    for unit in range(start, low):
-        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, near, sums)
-    if low < high:
-        row, part = low * UNIT - skip, slice((low - start) * inner, (high - start) * inner)
-        _sum_whole(
-            x, (row - 1) * inner, (row + length) * inner, inner, interior[part], few[part],
-            divisor, sums[row * inner : (high * UNIT - skip) * inner],
-        )  # fmt: skip
-    for unit in range(high, stop):
-        _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, near, sums)
-
-
-@_jit
-def _sum_edge(x, inner, skip, length, start, unit, interior, few, divisor, near, sums):
-    """Sum the windows of a unit where not all of these, or of the elements around it, are there."""
-    windows, row, size = len(sums) // inner, unit * UNIT - skip, UNIT * inner
-    part = slice((unit - start) * inner, (unit - start + 1) * inner)
-    out = near[2 * size :]
-    _copy_part(x, (row - 1) * inner, near[:size])
-    _copy_part(x, (row + length) * inner, near[size : 2 * size])
-    _sum_whole(near, 0, size, inner, interior[part], few[part], divisor, out)
-    first, last = max(0, -row) * inner, min(UNIT, windows - row) * inner
-    _copy(out[first:last], sums[row * inner + first : row * inner + last])
+    windows, size = len(sums) // inner, UNIT * inner
+    high = min(stop, (skip + windows - 1) // UNIT)
+    unit = start
+    while unit < stop:
+        row = unit * UNIT - skip
+        whole = 1 <= unit < high
+        if whole:
+            last, before, behind = high, (row - 1) * inner, (row + length) * inner
+            source, out = x, sums[row * inner : (high * UNIT - skip) * inner]
+        else:  # some of these windows, or of the elements around them, are not there
+            last, before, behind = unit + 1, 0, size
+            source, out = near, near[2 * size :]
+            _copy_part(x, (row - 1) * inner, near[:size])
+            _copy_part(x, (row + length) * inner, near[size : 2 * size])
+        of_units = slice((unit - start) * inner, (last - start) * inner)
+        _sum_whole(source, before, behind, inner, interior[of_units], few[of_units], divisor, out)
+        if not whole:
+            first, end = max(0, -row) * inner, min(UNIT, windows - row) * inner
+            _copy(out[first:end], sums[row * inner + first : row * inner + end])
+        unit = last
 
 
 @_jit
