@@ -34,6 +34,8 @@ __all__ = [
     "VARIANCE",
     "Fold",
     "State",
+    "exact_mean",
+    "exact_sum",
     "namespace",
     "slide",
     "step_over",
@@ -228,12 +230,12 @@ def _merge_variance(left: State, n: int, right: State, m: int, _out: State | Non
         distance = other - total if n == m else other / m - total / n
         return total + other, square + other_square + _between(distance, n, m)
     (high, low, square), (other, other_low, other_square) = left, right
-    total, error = _exact_sum(high, other)
+    total, error = exact_sum(high, other)
     if n == m:
         distance = (other - high) + (other_low - low)
     else:
-        mean, mean_error = _exact_mean(high, low, n)
-        other_mean, other_error = _exact_mean(other, other_low, m)
+        mean, mean_error = exact_mean(high, low, n)
+        other_mean, other_error = exact_mean(other, other_low, m)
         distance = (other_mean - mean) + (other_error - mean_error)
     square = square + other_square + _between(distance, n, m)
     return total, error + low + other_low, square
@@ -253,14 +255,14 @@ def _between(distance: Any, n: int, m: int) -> Any:
     return squared
 
 
-def _exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
+def exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
     """Knuth's two-sum: the rounded sum, and exactly what rounding took."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def _exact_mean(high: Any, low: Any, n: int) -> tuple[Any, Any]:
+def exact_mean(high: Any, low: Any, n: int) -> tuple[Any, Any]:
     """Divide a sum by `n`: the rounded mean, and what rounding took."""
     mean = high / n
     # Veltkamp's split: the upper half of the digits times n is exact, and so is the lower half.

@@ -36,7 +36,7 @@ from mmchunks.folds import SUM, slide
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["compiles", "run_sums", "unit_sums", "window_sums"]
+__all__ = ["UNIT", "compiles", "halve", "pair_up", "run_sums", "unit_sums", "window_sums"]
 
 UNIT = 16  # elements; shorter windows are summed by doubling
 _NARROW = 16  # columns; strides over fewer of them are slow
@@ -162,22 +162,49 @@ def unit_sums(x: Any, length: int, origin: int) -> Any:
     # With one row more in front, the pairs before and in an interior begin at even rows.
     padded = np.zeros((outer, (starting + units + 3) * UNIT, inner), x.dtype)
     padded[:, skip + 1 : skip + 1 + rows] = x
-    runs = [padded]  # of 1, 2, 4, 8 and 16 rows
-    behind = [padded[:, length + 1 : length + 1 + starting * UNIT]]
-    while behind[-1].shape[1] > starting:
-        for sums in (runs, behind):
-            sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
-    sums = _add_first(runs, rest + 1, slice(units + 1, units + 1 + starting))
-    for before, after in zip(runs[-2::-1], behind[-2::-1], strict=True):
-        halves = np.empty((outer, 2 * sums.shape[1], inner), x.dtype)
-        np.add(sums, before[:, 1 : halves.shape[1] : 2], out=halves[:, 0::2])
-        np.add(sums, after[:, 0::2], out=halves[:, 1::2])
-        sums = halves
+    behind = padded[:, length + 1 : length + 1 + starting * UNIT]
+    runs = pair_up(padded)
+    common = _add_first(runs, rest + 1, slice(units + 1, units + 1 + starting))
+    sums = halve(common, runs, pair_up(behind))
     if units:  # last: these are the larger ones
         (few,) = slide((runs[-1][:, 1 : starting + units],), units, SUM, 1)
         by_unit = sums.reshape(outer, starting, UNIT, inner)
         by_unit += few[:, :, None]
     return sums[:, skip : skip + windows]
+
+
+def pair_up(x: Any) -> list[Any]:
+    """Sum runs of 1, 2, 4, 8 and 16 rows of (outer, rows, inner); rows are whole units."""
+    runs = [x]
+    for _ in range(UNIT.bit_length() - 1):
+        runs.append(runs[-1][:, 0::2] + runs[-1][:, 1::2])
+    return runs
+
+
+def halve(common: Any, before: list[Any], behind: list[Any]) -> Any:
+    """Sum the windows that start in each unit.
+
+    Parameters
+    ----------
+    common : numpy.ndarray (outer, units, inner)
+        The sum of what the windows of each unit share.
+    before, behind : list of numpy.ndarray
+        Runs, from `pair_up`, of the elements before that and of those behind it: 16 a unit, of
+        which the first before, and the last behind, are not used.
+
+    Returns
+    -------
+    numpy.ndarray (outer, 16 * units, inner)
+        A new array.
+    """
+    sums = common
+    for left, right in zip(before[-2::-1], behind[-2::-1], strict=True):
+        outer, size, inner = sums.shape
+        halves = np.empty((outer, 2 * size, inner), sums.dtype)
+        np.add(sums, left[:, 1 : 2 * size : 2], out=halves[:, 0::2])
+        np.add(sums, right[:, 0::2], out=halves[:, 1::2])
+        sums = halves
+    return sums
 
 
 def _add_first(runs: list[Any], count: int, units: slice) -> Any:

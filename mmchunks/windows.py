@@ -26,6 +26,7 @@ from mmchunks import folds
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
 from mmchunks.unitsums import compiles, run_sums, window_sums
+from mmchunks.unitvariances import serves, window_moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,9 +230,12 @@ class _Slide:
 
     def __call__(self, state: State, begin: int) -> State:
         """Reduce the windows of a tile whose first row is row `begin` of the whole array."""
+        last = self.dtype is not None
+        if self.first and last and self._has_moments(state[0]):
+            return self._finished(window_moments(state[0], self.length, begin))
         if self.first:
             state = self.merging.lift(state[0])
-        if self.step == 1 and self.dtype and self.merging.averages and state[0].dtype.kind in "fc":
+        if self.step == 1 and last and self.merging.averages and state[0].dtype.kind in "fc":
             # a sum that is divided while it is at hand need not be fetched from memory again
             means = window_sums(state[0], self.length, begin, divisor=self.count * self.length)
             return (means.astype(self.dtype, copy=False),)
@@ -249,8 +253,12 @@ class _Slide:
                     blocks, n, self.count * self.step, begin // self.step
                 ),
             )
-        if self.dtype is None:
-            return state
+        return self._finished(state) if last else state
+
+    def _has_moments(self, x: Any) -> bool:
+        return self.step == 1 and self.merging.fold is folds.VARIANCE and serves(x, self.length)
+
+    def _finished(self, state: State) -> State:
         result = self.merging.finish(state, self.count * self.length)
         return (result.astype(self.dtype, copy=False),)
 

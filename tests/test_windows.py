@@ -193,6 +193,41 @@ def test_a_small_variance_on_a_large_mean_is_as_exact_as_numpys():
     assert np.abs(found - exact).max() <= 2 * np.abs(direct - exact).max()
 
 
+@settings(max_examples=60)
+@given(
+    st.integers(2, 900),
+    st.integers(1, 200),
+    st.integers(0, 99),
+    st.integers(-3, 9),
+    st.integers(-3, 3),
+    st.integers(0, 2**32),
+)
+def test_variances_are_as_exact_as_numpys(length, windows, origin, offset, scale, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(length + windows - 1, 2)) * 10.0**scale + 10.0**offset
+    x[rng.random(x.shape) < 0.02] *= 1e3  # windows of which a few elements are most
+    view = sliding_window_view(x, length, axis=0)
+    exact = view.astype("g").var(axis=-1)
+    found = reduce_windows(x, {0: length}, {0: 1}, "var", origin={0: origin})
+    error, numpys = np.abs(found - exact), np.abs(view.var(axis=-1) - exact)
+    assert (error <= np.maximum(4 * numpys.max(), exact * 1e-14)).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+@pytest.mark.parametrize("length", [2, 31, 32, 1000])
+def test_what_is_constant_has_no_variance(dtype, length):
+    x = np.full(3000, 0.1 if dtype != "i2" else 1000, dtype)
+    assert np.abs(reduce_windows(x, {0: length}, {0: 1}, "std", origin={})).max() <= 1e-16
+
+
+def test_deviations_beyond_the_roots_of_the_largest_number_are_infinite():
+    x = np.zeros(200)
+    x[100] = 1e200
+    with np.errstate(over="ignore"):
+        wanted = sliding_window_view(x, 40).var(axis=-1)
+    np.testing.assert_array_equal(reduce_windows(x, {0: 40}, {0: 1}, "var", origin={}), wanted)
+
+
 @given(
     st.data(),
     st.sampled_from(["f4", "f8"]),
