@@ -1,8 +1,10 @@
 """Windows, judged by numpy's own windows reduced one by one, and by bottleneck and pandas."""
 
+import subprocess
 import sys
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import bottleneck
 import numpy as np
@@ -278,6 +280,13 @@ def test_numba_gives_the_same_bits_over_several_batches(dtype, length, inner):
     with np.errstate(invalid="ignore"):
         wanted = unitsums.unit_sums(x, length, 5)
     np.testing.assert_array_equal(compiled.window_sums(x, length, 5), wanted)
+
+
+def test_what_is_compiled_touches_nothing_beyond_its_arrays():
+    script = Path(__file__).with_name("guarded_sums.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no element was touched" in done.stdout
 
 
 def test_both_sum_by_the_same_units():
