@@ -25,111 +25,16 @@ addition by addition: both give the same bits.
 
 from __future__ import annotations
 
-import functools
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mmchunks.folds import SUM, slide
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-__all__ = ["UNIT", "compiles", "halve", "pair_up", "run_sums", "unit_sums", "window_sums"]
+__all__ = ["UNIT", "halve", "pair_up", "unit_sums"]
 
 UNIT = 16  # elements; shorter windows are summed by doubling
 _NARROW = 16  # columns; strides over fewer of them are slow
-
-_WORTHWHILE = 2**20  # elements; what numba gains with fewer does not repay its import
-_ONCE_IMPORTED = 2**16  # elements
-
-
-def compiles(x: Any) -> bool:
-    """Whether sums of `x` would run compiled: x is large enough, and numba installed."""
-    worthwhile = _ONCE_IMPORTED if sys.modules.get("mmchunks.compiled") else _WORTHWHILE
-    return _serves(x) and x.size >= worthwhile and _compiled() is not None
-
-
-def _serves(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype in (np.float32, np.float64)
-
-
-@functools.cache
-def _compiled() -> ModuleType | None:
-    try:
-        from mmchunks import compiled
-    except ImportError:  # without the extra "fast" numpy does it, slower
-        return None
-    return compiled
-
-
-def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
-    """Sum every window of `length` rows of `x`, in the fastest way that gives the same bits.
-
-    Parameters
-    ----------
-    x : numpy.ndarray or cupy.ndarray (outer, rows, inner)
-        Elements, in the type in which they are added.
-    length : int
-        Rows of a window.
-    origin : int
-        Index of the first row in the whole array.
-    divisor : int
-        What each sum is divided by; 1 if they are not floating-point or complex numbers.
-
-    Returns
-    -------
-    numpy.ndarray or cupy.ndarray (outer, rows - length + 1, inner)
-        A new array.
-    """
-    if compiles(x) and (compiled := _compiled()):
-        return compiled.window_sums(x, length, origin, divisor)
-    # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
-    sums = unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
-    if divisor != 1:
-        sums /= divisor
-    return sums
-
-
-def run_sums(runs: Any) -> Any:
-    """Sum runs of elements, in the fastest way that gives the bits of numpy's pairwise sum.
-
-    Parameters
-    ----------
-    runs : numpy.ndarray or cupy.ndarray (outer, runs, inner, length)
-        Elements, in the type in which they are added.
-
-    Returns
-    -------
-    numpy.ndarray or cupy.ndarray (outer, runs, inner)
-        A new array.
-    """
-    across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
-    whole = all(stride >= 0 and stride % runs.itemsize == 0 for stride in runs.strides)
-    if across and whole and compiles(runs) and _adds_as_numpy(runs.dtype):
-        return _by_halves(runs)
-    return SUM.collect((runs,), 1)[0]
-
-
-@functools.cache
-def _adds_as_numpy(dtype: np.dtype[Any]) -> bool:
-    """Whether the order in which this NumPy adds up contiguous memory is the one compiled here."""
-    x = np.random.default_rng(0).standard_normal((1000, 16)).astype(dtype)
-    return all(
-        np.array_equal(
-            _by_halves(x[:n].T[None, None]), np.ascontiguousarray(x[:n].T)[None, None].sum(axis=-1)
-        )
-        for n in (7, 16, 100, 128, 301, 1000)
-    )
-
-
-def _by_halves(runs: Any) -> Any:
-    length = runs.shape[-1]
-    if length <= 128:
-        return _compiled().run_sums(runs)  # type: ignore[union-attr]
-    half = length // 2 - length // 2 % 8
-    return _by_halves(runs[..., :half]) + _by_halves(runs[..., half:])
 
 
 def unit_sums(x: Any, length: int, origin: int) -> Any:

@@ -25,7 +25,7 @@ import numpy as np
 from mmchunks import folds
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
-from mmchunks.unitsums import compiles, run_sums, window_sums
+from mmchunks.summing import compiles, run_sums, window_sums
 from mmchunks.unitvariances import serves, window_moments
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mmchunks import compiled, unitsums
+from mmchunks import compiled, summing, unitsums
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, as_function, result_dtype
 from mmchunks.windows import as_windows, reduce_windows, window_count
@@ -304,24 +304,57 @@ def test_numba_sums_runs_as_numpy_sums_what_lies_side_by_side(dtype, shape, leng
     outer, runs, inner = shape
     x = filled(np.random.default_rng(length), (outer, runs * (length + gap), inner), dtype)
     view = x.reshape(outer, runs, length + gap, inner).transpose(0, 1, 3, 2)[..., :length]
-    assert unitsums._adds_as_numpy(x.dtype)
-    found = unitsums._by_halves(view)
+    assert summing._adds_runs(x.dtype)
+    found = summing._by_halves(view)
     np.testing.assert_array_equal(found, np.ascontiguousarray(view).sum(axis=-1))
+
+
+@pytest.fixture
+def forget_numba():
+    """Forget, before and after, what is known of numba."""
+    known = (summing._compiled, summing._adds_units, summing._adds_runs)
+    for about in known:
+        about.cache_clear()
+    yield
+    for about in known:
+        about.cache_clear()
+
+
+@pytest.fixture
+def without_numba(monkeypatch, forget_numba):
+    monkeypatch.setitem(sys.modules, "mmchunks.compiled", None)
+    monkeypatch.delattr("mmchunks.compiled", raising=False)
 
 
 @pytest.mark.parametrize("shape", [(2**20,), (2**14, 70), (3, 2**16, 6)])
 @pytest.mark.parametrize(("length", "step"), [(10, 1), (1000, 1), (1000, 7), (1000, 300)])
-def test_without_numba_large_blocks_have_the_same_bits(monkeypatch, shape, length, step):
+def test_without_numba_large_blocks_have_the_same_bits(request, shape, length, step):
     x = np.random.default_rng(11).normal(size=shape)
     axis = int(np.argmax(shape))
+    assert summing.compiles(x)
     with_numba = reduce_windows(x, {axis: length}, {axis: step}, "mean", origin={axis: 21})
-    unitsums._compiled.cache_clear()
-    monkeypatch.setitem(sys.modules, "mmchunks.compiled", None)
-    monkeypatch.delattr("mmchunks.compiled", raising=False)
-    assert not unitsums.compiles(x)
+    request.getfixturevalue("without_numba")
+    assert not summing.compiles(x)
     without = reduce_windows(x, {axis: length}, {axis: step}, "mean", origin={axis: 21})
-    unitsums._compiled.cache_clear()
     assert with_numba.tobytes() == without.tobytes()
+
+
+def _fail(*_args):
+    msg = "as_pointer"  # say, of another llvmlite
+    raise AttributeError(msg)
+
+
+@pytest.mark.parametrize(
+    ("sums", "reason"), [(_fail, "AttributeError: as_pointer"), (lambda x, *_: x, "another order")]
+)
+def test_a_numba_that_cannot_be_trusted_is_done_without(monkeypatch, forget_numba, sums, reason):
+    x = np.random.default_rng(12).normal(size=2**20)
+    wanted = reduce_windows(x, {0: 100}, {0: 1}, "sum", origin={})
+    summing._adds_units.cache_clear()
+    monkeypatch.setattr(compiled, "window_sums", sums)
+    with pytest.warns(RuntimeWarning, match=f"do without numba.*{reason}"):
+        found = reduce_windows(x, {0: 100}, {0: 1}, "sum", origin={})
+    np.testing.assert_array_equal(found, wanted)
 
 
 def _in_records(x):
@@ -355,7 +388,7 @@ LAYOUTS = {
 def test_large_blocks_may_lie_in_memory_as_they_like(layout, dtype, length, step):
     x = np.random.default_rng(13).normal(size=(2**14, 65)).astype(dtype)
     laid = LAYOUTS[layout](x)
-    assert unitsums.compiles(x.copy())
+    assert summing.compiles(x.copy())
     wanted = reduce_windows(np.array(laid, dtype), {0: length}, {0: step}, "sum", origin={})
     found = reduce_windows(laid, {0: length}, {0: step}, "sum", origin={})
     np.testing.assert_array_equal(found, wanted)
