@@ -12,6 +12,7 @@ Parts count from 0: a part is ``(i, n)`` with ``0 <= i < n``.
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -95,14 +96,18 @@ def as_part(part: tuple[int, int]) -> Part:
     Raises
     ------
     PlanError
-        If there is no such part.
+        If there is no such part, or `part` is something else.
 
     Examples
     --------
     >>> as_part((99, 100))
     (99, 100)
     """
-    index, count = part
+    try:
+        index, count = map(operator.index, part)
+    except (TypeError, ValueError):
+        msg = f"part is {part!r}; write (i, n): two whole numbers, which part and of how many"
+        raise PlanError(msg) from None
     if not 0 <= index < count:
         msg = f"part {index} of {count} is not there; parts count from 0 to {count - 1}"
         if index == count:

@@ -26,6 +26,7 @@ from mmchunks.errors import MMChunksError, PlanError
 from mmchunks.explaining import sentences, typical_touch
 from mmchunks.grids import Grid
 from mmchunks.halospec import parse_halo
+from mmchunks.jobarrays import as_part
 from mmchunks.jsonforms import decode_cuts, decode_layout, encode_cuts, encode_layout
 from mmchunks.pictures import figure
 from mmchunks.sharing import shared_pages
@@ -146,9 +147,7 @@ class Plan:
         PlanError
             If there is no process `i` among `n`.
         """
-        if not 0 <= i < n:
-            msg = f"there is no part {i} of {n}; write part(i, n) with 0 <= i < n"
-            raise PlanError(msg)
+        i, n = as_part((i, n))
         count = len(self)
         return self[count * i // n : count * (i + 1) // n]
 
@@ -328,8 +327,10 @@ def _page(align: str | int | None, page: int) -> int:
     """Give the bytes of the pages that `align` means."""
     if align is None or align in {"auto", "page"}:
         return page
-    found = parse_nbytes(align) if isinstance(align, str) else operator.index(align)
-    if found < 1:
-        msg = f'align must be 1 byte or more, got {align!r}; write "page", 65536 or "2 MiB"'
+    found = parse_nbytes(align) if isinstance(align, str) else align
+    if not hasattr(found, "__index__") or found < 1:
+        msg = (
+            f'align must be a whole number of bytes, got {align!r}; write "page", 65536 or "2 MiB"'
+        )
         raise PlanError(msg)
-    return found
+    return operator.index(found)

@@ -9,15 +9,12 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mmchunks.folds import SUM, slide
 from mmchunks.unitsums import unit_sums
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 __all__ = ["compiles", "run_sums", "window_sums"]
 
@@ -36,10 +33,11 @@ def _serves(x: Any) -> bool:
 
 
 @functools.cache
-def _compiled() -> ModuleType | None:
+def _compiled() -> Any:
+    """Import what numba compiles; None where there is no numba."""
     try:
         from mmchunks import compiled
-    except ImportError:  # without the extra "fast" numpy does it, slower
+    except ImportError:  # the extra "fast" is not installed
         return None
     return compiled
 
@@ -87,9 +85,7 @@ def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
         A new array.
     """
     if compiles(x):
-        return _compiled().window_sums(  # type: ignore[union-attr]
-            x, length, origin, divisor
-        )
+        return _compiled().window_sums(x, length, origin, divisor)
     # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
     sums = unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
     if divisor != 1:
@@ -132,6 +128,6 @@ def _adds_runs(dtype: np.dtype[Any]) -> bool:
 def _by_halves(runs: Any) -> Any:
     length = runs.shape[-1]
     if length <= 128:
-        return _compiled().run_sums(runs)  # type: ignore[union-attr]
+        return _compiled().run_sums(runs)
     half = length // 2 - length // 2 % 8
     return _by_halves(runs[..., :half]) + _by_halves(runs[..., half:])

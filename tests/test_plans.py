@@ -274,7 +274,8 @@ def test_a_path_is_opened(tmp_path):
 @pytest.mark.parametrize(
     ("knobs", "sentence"),
     [
-        ({"align": 0}, "1 byte or more"),
+        ({"align": 0}, "whole number of bytes"),
+        ({"align": 2.5}, "whole number of bytes"),
         ({"align": "often"}, "no number of bytes"),
         ({"halo": {2: 1}}, "no axis 2"),
         ({"halo": -1}, ">= 0, got -1"),
@@ -289,7 +290,7 @@ def test_knobs_that_say_nothing_are_refused(knobs, sentence):
 
 def test_parts_and_slices_that_are_none_are_refused():
     found = made(layout_of(8, 6), 1)
-    with pytest.raises(PlanError, match="no part 3 of 3"):
+    with pytest.raises(PlanError, match="part 3 of 3 is not there"):
         found.part(3, 3)
     with pytest.raises(PlanError, match="without a step"):
         found[::2]
