@@ -308,38 +308,33 @@ def _one(_kind):
     return 1
 
 
-def _units_in(kind):
-    """Tell how many units fit into vectors of 256 bytes; larger ones, and registers run out."""
-    return int(16 * 8 // kind.dtype.bitwidth)
+def _filling(nbytes):
+    """Tell how many elements of a type fill so many bytes."""
+    return lambda kind: int(8 * nbytes // kind.dtype.bitwidth)
 
 
-def _columns_in(kind):
-    return int(64 * 8 // kind.dtype.bitwidth)
+def _at_a_time(count):
+    """Make a function of an array that returns `count` of its type."""
+
+    @intrinsic
+    def at_a_time(_, x):
+        def write(context, _builder, signature, _arguments):
+            return context.get_constant(types.intp, count(signature.args[0]))
+
+        return types.intp(x), write
+
+    return at_a_time
 
 
-@intrinsic
-def _units_of(_, x):
-    """Return how many units of `x` are summed side by side."""
-
-    def write(context, _builder, signature, _arguments):
-        return context.get_constant(types.intp, _units_in(signature.args[0]))
-
-    return types.intp(x), write
-
-
-@intrinsic
-def _columns_of(_, x):
-    """Return how many columns of `x` are summed side by side."""
-
-    def write(context, _builder, signature, _arguments):
-        return context.get_constant(types.intp, _columns_in(signature.args[0]))
-
-    return types.intp(x), write
-
-
-_add_up_units, _windows_of_units = _functions(_units_in, None)
+# As many units as were fastest: of few, the last pairs leave most of a vector empty; of more, the
+# values do not stay in registers. A vector of columns is a line of the cache.
+_TOTALS, _WINDOWS, _COLUMNS = _filling(64), _filling(32), _filling(64)
+_totals_at_a_time, _windows_at_a_time = _at_a_time(_TOTALS), _at_a_time(_WINDOWS)
+_columns_at_a_time = _at_a_time(_COLUMNS)
+_add_up_units, _ = _functions(_TOTALS, None)
+_, _windows_of_units = _functions(_WINDOWS, None)
 _add_up_unit, _windows_of_unit = _functions(_one, None)
-_add_up_columns, _windows_of_columns = _functions(None, _columns_in)
+_add_up_columns, _windows_of_columns = _functions(None, _COLUMNS)
 _add_up_column, _windows_of_column = _functions(None, _one)
 
 
@@ -476,15 +471,15 @@ def _add_up(x, inner, count, totals, firsts):
 @_jit
 def _add_up_whole(x, inner, count, totals, firsts):
     if inner == 1:
-        many = len(totals) - len(totals) % _units_of(x)
-        for unit in range(0, many, _units_of(x)):
+        many = len(totals) - len(totals) % _totals_at_a_time(x)
+        for unit in range(0, many, _totals_at_a_time(x)):
             _add_up_units(x, unit * UNIT, 1, count, totals, firsts, unit)
         for unit in range(many, len(totals)):
             _add_up_unit(x, unit * UNIT, 1, count, totals, firsts, unit)
         return
-    wide = inner - inner % _columns_of(x)
+    wide = inner - inner % _columns_at_a_time(x)
     for row in range(0, len(totals), inner):
-        for i in range(row, row + wide, _columns_of(x)):
+        for i in range(row, row + wide, _columns_at_a_time(x)):
             at = row * UNIT + i - row
             _add_up_columns(x, at, inner, count, totals, firsts, i)
         for i in range(row + wide, row + inner):
@@ -521,17 +516,17 @@ def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, near
 def _sum_whole(x, before, behind, inner, interior, few, divisor, sums):
     """Sum the windows of units where they and the elements around are there."""
     if inner == 1:
-        many = len(few) - len(few) % _units_of(x)
-        for unit in range(0, many, _units_of(x)):
+        many = len(few) - len(few) % _windows_at_a_time(x)
+        for unit in range(0, many, _windows_at_a_time(x)):
             left, right, at = before + unit * UNIT, behind + unit * UNIT, unit * UNIT
             _windows_of_units(x, left, right, 1, interior, few, unit, divisor, sums, at)
         for unit in range(many, len(few)):
             left, right, at = before + unit * UNIT, behind + unit * UNIT, unit * UNIT
             _windows_of_unit(x, left, right, 1, interior, few, unit, divisor, sums, at)
         return
-    wide = inner - inner % _columns_of(x)
+    wide = inner - inner % _columns_at_a_time(x)
     for row in range(0, len(few), inner):
-        for i in range(row, row + wide, _columns_of(x)):
+        for i in range(row, row + wide, _columns_at_a_time(x)):
             at = row * UNIT + i - row
             left, right = before + at, behind + at
             _windows_of_columns(x, left, right, inner, interior, few, i, divisor, sums, at)
