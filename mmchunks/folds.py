@@ -35,6 +35,7 @@ __all__ = [
     "Fold",
     "State",
     "exact_mean",
+    "exact_product",
     "exact_sum",
     "namespace",
     "slide",
@@ -262,13 +263,20 @@ def exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
     return total, (a - (total - part)) + (b - part)
 
 
+def exact_product(a: Any, n: int) -> tuple[Any, Any]:
+    """Multiply by a count: the rounded product, and exactly what rounding took."""
+    product = a * n
+    # Veltkamp's split: the upper half of the digits times n is exact, and so is the lower half.
+    scaled = a * (2.0 ** ((np.finfo(a.dtype).nmant + 2) // 2) + 1)
+    upper = scaled - (scaled - a)
+    return product, (upper * n - product) + (a - upper) * n
+
+
 def exact_mean(high: Any, low: Any, n: int) -> tuple[Any, Any]:
     """Divide a sum by `n`: the rounded mean, and what rounding took."""
     mean = high / n
-    # Veltkamp's split: the upper half of the digits times n is exact, and so is the lower half.
-    scaled = mean * (2.0 ** ((np.finfo(mean.dtype).nmant + 2) // 2) + 1)
-    upper = scaled - (scaled - mean)
-    return mean, ((high - upper * n) - (mean - upper) * n + low) / n
+    product, error = exact_product(mean, n)
+    return mean, ((high - product) - error + low) / n
 
 
 def _collect_variance(state: State, count: int) -> State:

@@ -15,14 +15,18 @@ from zero the elements are, nothing drifts, and a NaN stays where it is.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks.folds import VARIANCE, exact_mean, exact_sum, slide
+from mmchunks.folds import VARIANCE, exact_mean, exact_product, exact_sum, slide
+from mmchunks.summing import run_sums
 from mmchunks.unitsums import UNIT, halve, pair_up
 
-__all__ = ["serves", "window_moments"]
+if TYPE_CHECKING:
+    from mmchunks.folds import State
+
+__all__ = ["run_moments", "serves", "window_moments"]
 
 _SHORTEST = 2 * UNIT  # elements; windows of fewer may have no whole unit in common
 
@@ -92,3 +96,24 @@ def _move_to_mean(squares: Any, firsts: Any, count: int) -> None:
     """Make squared distances from any one number those from the mean of `count` elements."""
     np.subtract(squares, firsts / count * firsts, out=squares, where=squares < np.inf)
     np.maximum(squares, 0, out=squares)
+
+
+def run_moments(state: State, count: int) -> State:
+    """Tell the state of runs of entries, as the `collect` of `VARIANCE` does.
+
+    Plain elements are gone through twice, once for their mean and once about it, which takes a
+    third of the time of merging them.
+    """
+    x = state[0]
+    if count > 1 or x.dtype != np.float64 or not isinstance(x, np.ndarray):
+        return VARIANCE.collect(state, count)
+    length = x.shape[-1]
+    mean = run_sums(x) / length
+    distance = x - mean[..., None]
+    residue = run_sums(distance)
+    distance *= distance
+    square = run_sums(distance)
+    _move_to_mean(square, residue, length)
+    total, error = exact_product(mean, length)
+    total, lost = exact_sum(total, residue)
+    return (total, square) if len(state) == 2 else (total, lost + error, square)

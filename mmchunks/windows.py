@@ -26,7 +26,7 @@ from mmchunks import folds
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
 from mmchunks.summing import compiles, run_sums, window_sums
-from mmchunks.unitvariances import serves, window_moments
+from mmchunks.unitvariances import run_moments, serves, window_moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,10 @@ __all__ = ["as_windows", "reduce_windows", "window_count"]
 _TILE = 2**15  # elements of a tile
 _SIGHT = 2**17  # elements of the windows that a reduction without a fold is shown at a time
 _DEVICE = 2**26  # either of them on a GPU, which wants much work at a time
-_SUM = replace(folds.SUM, collect=lambda state, _count: (run_sums(state[0]),))
+_STEPPING = {  # by faster ways of collecting runs
+    folds.SUM: replace(folds.SUM, collect=lambda state, _count: (run_sums(state[0]),)),
+    folds.VARIANCE: replace(folds.VARIANCE, collect=run_moments),
+}
 
 
 def as_windows(
@@ -247,7 +250,7 @@ class _Slide:
                 state,
                 self.length,
                 self.step,
-                _SUM if fold is folds.SUM else fold,
+                _STEPPING.get(fold, fold),
                 self.count,
                 lambda blocks, n: self._every(
                     blocks, n, self.count * self.step, begin // self.step
