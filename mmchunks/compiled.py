@@ -350,7 +350,7 @@ def _sum_each(x, inner, length, skip, divisor, sums):
     units = (length - UNIT) // UNIT  # of the interior
     # The elements of a batch are fetched from memory once; the windows end in what was added up
     # just before. A batch that is shorter than the units in common would be for few windows.
-    batch = min(max(BATCH // inner, units), starting)
+    batch = min(max(BATCH // inner, units, 1), starting)
     totals = np.empty((units + batch) * inner, x.dtype)
     firsts = np.empty(max(units, batch) * inner, x.dtype)
     few = np.full(batch * inner, -0.0, x.dtype)  # adding it changes nothing

@@ -53,7 +53,8 @@ def _truths(x: Any) -> State:
 
 def _moments(x: Any) -> State:
     wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
-    zero = folds.namespace(x).zeros_like(wide)
+    xp = folds.namespace(x)
+    zero = xp.broadcast_to(xp.zeros((), wide.dtype), wide.shape)  # without memory of its own
     if x.dtype.kind == "f" and x.dtype.itemsize <= 4:
         return wide, zero
     return wide, zero, zero.real
@@ -116,7 +117,7 @@ def as_function(xp: Any, reduce: Reduce) -> Callable[..., Any]:
         return reduce
     if isinstance(reduce, str) and (reduce in MERGING or reduce == "median"):
         return getattr(xp, reduce)  # type: ignore[no-any-return]
-    if isinstance(reduce, (float, int)) and not isinstance(reduce, bool) and 0 <= reduce <= 1:
+    if not isinstance(reduce, str | bool) and 0 <= float(reduce) <= 1:
         return lambda windows, axis: xp.quantile(windows, float(reduce), axis=axis)
     msg = (
         f"no reduction is named {reduce!r}; write one of {', '.join(MERGING)}, median, "
@@ -155,6 +156,9 @@ def result_dtype(
     (dtype('int64'), dtype('float16'))
     """
     function = as_function(np, reduce)
+    if dtype.hasobject:
+        msg = f"elements are Python objects ({dtype}), which do not slide; convert them first"
+        raise PlanError(msg)
     if callable(reduce):
         axis = -1 if len(lengths) == 1 else tuple(range(-len(lengths), 0))
         with warnings.catch_warnings():  # a window of zeros is no fault of the user's

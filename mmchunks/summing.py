@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmchunks.folds import SUM, slide
 from mmchunks.unitsums import unit_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["compiles", "run_sums", "window_sums"]
 
@@ -49,20 +52,32 @@ def _adds_units(dtype: np.dtype[Any]) -> bool:
     if compiled is None:
         return False
     x = np.random.default_rng(0).standard_normal((1, 1700)).astype(dtype)
+    x[0, :40] = -0.0
+    for inner, length in ((1, 10), (1, 600), (17, 50)):
+        rows = x.reshape(1, -1, inner)
+        found = _attempt(compiled.window_sums, rows, length, 3)
+        if found is None:
+            return False
+        if found.tobytes() != unit_sums(rows, length, 3).tobytes():
+            _warn("it adds in another order than mmchunks wants")
+            return False
+    return True
+
+
+def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call what numba compiles for the first call with such arrays; None where it cannot."""
     try:
-        for inner, length in ((1, 10), (1, 600), (17, 50)):
-            rows = x.reshape(1, -1, inner)
-            found = compiled.window_sums(rows, length, 3)
-            if found.tobytes() != unit_sums(rows, length, 3).tobytes():
-                reason = "it adds in another order than mmchunks wants"
-                break
-        else:
-            return True
-    except Exception as error:  # noqa: BLE001  whatever a numba may raise that we do not know yet
-        reason = f"{type(error).__name__}: {error}"
-    msg = f"sums of sliding windows do without numba, and are slower ({reason}); try another numba"
-    warnings.warn(msg, RuntimeWarning, stacklevel=2)
-    return False
+        return function(*arguments)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a numba, or a folder for its cache, may raise
+        _warn(f"{type(error).__name__}: {error}")
+        return None
+
+
+def _warn(reason: str) -> None:
+    msg = f"sums of sliding windows do without numba, and are slower: {reason}"
+    warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
 def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
@@ -85,7 +100,9 @@ def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
         A new array.
     """
     if compiles(x):
-        return _compiled().window_sums(x, length, origin, divisor)
+        sums = _attempt(_compiled().window_sums, x, length, origin, divisor)
+        if sums is not None:
+            return sums
     # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
     sums = unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
     if divisor != 1:
@@ -108,21 +125,26 @@ def run_sums(runs: Any) -> Any:
     """
     across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
     whole = all(stride >= 0 and stride % runs.itemsize == 0 for stride in runs.strides)
+    sums = None
     if across and whole and compiles(runs) and _adds_runs(runs.dtype):
-        return _by_halves(runs)
-    return SUM.collect((runs,), 1)[0]
+        sums = _attempt(_by_halves, runs)
+    if sums is None:
+        (sums,) = SUM.collect((runs,), 1)
+    if sums.dtype.kind in "fc":
+        sums += 0  # whether -0.0 and -0.0 make -0.0 depends on who adds them
+    return sums
 
 
 @functools.cache
 def _adds_runs(dtype: np.dtype[Any]) -> bool:
     """Whether the order in which this NumPy adds up contiguous memory is the one compiled here."""
     x = np.random.default_rng(0).standard_normal((1000, 16)).astype(dtype)
-    return all(
-        np.array_equal(
-            _by_halves(x[:n].T[None, None]), np.ascontiguousarray(x[:n].T)[None, None].sum(axis=-1)
-        )
-        for n in (7, 16, 100, 128, 301, 1000)
-    )
+    for length in (7, 16, 100, 128, 301, 1000):
+        runs = x[:length].T[None, None]
+        found = _attempt(_by_halves, runs)
+        if found is None or not np.array_equal(found, np.ascontiguousarray(runs).sum(axis=-1)):
+            return False
+    return True
 
 
 def _by_halves(runs: Any) -> Any:

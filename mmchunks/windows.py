@@ -26,7 +26,7 @@ from mmchunks import folds
 from mmchunks.errors import PlanError
 from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
 from mmchunks.summing import compiles, run_sums, window_sums
-from mmchunks.unitvariances import run_moments, serves, window_moments
+from mmchunks.unitvariances import run_moments, serves, window_variances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,11 +89,16 @@ def as_windows(
             msg = f"axis {axis}: window {length} and step {steps[axis]} must both be 1 or more"
             raise PlanError(msg)
         window_count(shape[axis], length, steps[axis], axis=axis)
+        steps[axis] = min(steps[axis], shape[axis])  # there is one window all the same
     return lengths, steps
 
 
-def _is_count(given: object) -> bool:
-    return hasattr(given, "__index__")
+def _is_count(given: Any) -> bool:
+    try:
+        operator.index(given)
+    except TypeError:
+        return False
+    return True
 
 
 def _by_axis(ndim: int, given: Any, what: str) -> dict[int, int]:
@@ -234,8 +239,16 @@ class _Slide:
     def __call__(self, state: State, begin: int) -> State:
         """Reduce the windows of a tile whose first row is row `begin` of the whole array."""
         last = self.dtype is not None
-        if self.first and last and self._has_moments(state[0]):
-            return self._finished(window_moments(state[0], self.length, begin))
+        if self.dtype is not None and self.takes_variances(state[0]):
+            return (
+                window_variances(
+                    state[0],
+                    self.length,
+                    begin,
+                    lambda moments: self.merging.finish(moments, self.length),
+                    self.dtype,
+                ),
+            )
         if self.first:
             state = self.merging.lift(state[0])
         if self.step == 1 and last and self.merging.averages and state[0].dtype.kind in "fc":
@@ -258,8 +271,10 @@ class _Slide:
             )
         return self._finished(state) if last else state
 
-    def _has_moments(self, x: Any) -> bool:
-        return self.step == 1 and self.merging.fold is folds.VARIANCE and serves(x, self.length)
+    def takes_variances(self, x: Any) -> bool:
+        """Whether the variances of all windows of `x` can be had at once."""
+        alone = self.first and self.dtype is not None and self.step == 1
+        return alone and self.merging.fold is folds.VARIANCE and serves(x, self.length)
 
     def _finished(self, state: State) -> State:
         result = self.merging.finish(state, self.count * self.length)
@@ -307,8 +322,9 @@ def _tiles(
     shape: tuple[int, int, int], slide: _Slide, plane: Any
 ) -> Iterator[tuple[slice, slice, slice]]:
     """Cut (outer, windows, inner) into tiles that hold about as many elements as is good."""
-    if slide.merging.fold is folds.SUM and compiles(plane):
-        outer, windows, inner = shape  # what is compiled has tiles of its own
+    own = slide.merging.fold is folds.SUM and compiles(plane)
+    if own or (plane.size and slide.takes_variances(plane)):  # these have tiles of their own
+        outer, windows, inner = shape
         return iter([(slice(0, outer), slice(0, windows), slice(0, inner))])
     budget = _TILE * min(slide.step, 8) if isinstance(plane, np.ndarray) else _DEVICE
     # A long window makes tiles narrow, and then larger than the budget: no tile reads more halo
@@ -343,7 +359,15 @@ def _show(
         budget //= max(1, length)
     result = None
     for tile in itertools.product(*map(_cuts, shape, reversed(pieces))):
-        part = function(view[tile], axis=-1 if len(axes) == 1 else tuple(range(-len(axes), 0)))
+        shown = view[tile]
+        part = function(shown, axis=-1 if len(axes) == 1 else tuple(range(-len(axes), 0)))
+        if np.shape(part) != shown.shape[: block.ndim]:
+            msg = (
+                f"reduce made {np.shape(part)} of windows {shown.shape}; it must reduce the "
+                f"{'last axis' if len(axes) == 1 else f'last {len(axes)} axes'}, as "
+                "lambda windows, axis: windows.max(axis=axis) does"
+            )
+            raise PlanError(msg)
         if result is None:
             result = xp.empty(shape, part.dtype)
         result[tile] = part

@@ -327,11 +327,14 @@ def without_numba(monkeypatch, forget_numba):
     monkeypatch.delattr("mmchunks.compiled", raising=False)
 
 
-@pytest.mark.parametrize("shape", [(2**20,), (2**14, 70), (3, 2**16, 6)])
-@pytest.mark.parametrize(("length", "step"), [(10, 1), (1000, 1), (1000, 7), (1000, 300)])
+@pytest.mark.parametrize("shape", [(2**20,), (2**14, 70), (3, 2**16, 6), (300, 5000)])
+@pytest.mark.parametrize(
+    ("length", "step"), [(10, 1), (24, 1), (100, 1), (34, 2), (200, 7), (200, 50)]
+)
 def test_without_numba_large_blocks_have_the_same_bits(request, shape, length, step):
     x = np.random.default_rng(11).normal(size=shape)
-    axis = int(np.argmax(shape))
+    x[: shape[0] // 3] = -0.0
+    axis = 0 if shape[0] > 3 else 1
     assert summing.compiles(x)
     with_numba = reduce_windows(x, {axis: length}, {axis: step}, "mean", origin={axis: 21})
     request.getfixturevalue("without_numba")
@@ -414,6 +417,21 @@ def test_memory_is_a_small_multiple_of_the_block(reduce, axis):
     assert peak <= 5 * block.nbytes
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "std"])
+@pytest.mark.parametrize(("length", "step"), [(1000, 1), (10**6, 1), (10**6, 3), (1_990_000, 1)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_memory_is_a_small_multiple_of_one_column(reduce, length, step, dtype):
+    block = np.ones(2_000_000, dtype)
+    of_result = result_dtype(block.dtype, reduce).itemsize * len(block)
+    reduce_windows(block, {0: 200}, {0: 1}, reduce, origin={})
+    tracemalloc.start()
+    reduce_windows(block, {0: length}, {0: step}, reduce, origin={})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    few = 5 if reduce != "std" or step == 1 else 11  # three planes of doubles for every third row
+    assert peak <= few * max(block.nbytes, of_result) + 2**22
+
+
 def test_a_function_sees_windows_as_numpys_reductions_do():
     block = np.random.default_rng(12).normal(size=(50, 40))
     calls = []
@@ -454,6 +472,10 @@ def test_windows_that_do_not_fit_are_told_with_both_numbers():
         as_windows((9,), {}, 1)
     with pytest.raises(PlanError, match=r"no reduction is named 'avg'; write one of sum, mean"):
         result_dtype(np.dtype("f4"), "avg")
+    with pytest.raises(PlanError, match="Python objects"):
+        reduce_windows(np.zeros(3, object), {0: 2}, {0: 1}, "var", origin={})
+    with pytest.raises(PlanError, match="window must be a whole number"):
+        as_windows((9,), np.array([3]), 1)
     with pytest.raises(PlanError, match=r"named 1\.5"):
         result_dtype(np.dtype("f4"), 1.5)
 
@@ -467,6 +489,23 @@ def test_windows_are_counted_as_numpy_counts_them(rows, length, step):
     assert window_count(rows, length, step, axis=0) == len(
         sliding_window_view(np.zeros(rows), length)[::step]
     )
+
+
+def test_a_function_that_does_not_reduce_its_axis_is_told_so():
+    x = np.random.default_rng(14).normal(size=(40, 3))
+    for careless in (
+        lambda windows, axis: np.percentile(windows, 90),  # noqa: ARG005  the fault itself
+        lambda windows, axis: windows,  # noqa: ARG005
+    ):
+        with pytest.raises(PlanError, match="it must reduce the last axis"):
+            reduce_windows(x, {0: 5}, {0: 1}, careless, origin={})
+
+
+def test_steps_may_be_longer_than_anything():
+    x = np.arange(10.0)
+    for reduce in ("sum", "max", "std", "median"):
+        found = reduce_windows(x, {0: 3}, {0: 10**30}, reduce, origin={})
+        assert found == [as_function(np, reduce)(x[:3], axis=0)]
 
 
 def test_a_function_is_not_warned_of_when_it_is_tried():
