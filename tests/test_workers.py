@@ -50,6 +50,38 @@ def test_workers_are_processes_of_one_thread_and_end_with_the_client():
     assert not any(map(alive, pids))
 
 
+MALLOC = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+
+
+@pytest.mark.parametrize(
+    ("setting", "environ", "kept"),
+    [
+        (65536, {}, ("67108864", "33554432")),
+        (65536, {MALLOC[0]: "65536"}, ("67108864", "33554432")),  # an earlier cluster left it
+        (12345, {}, ("12345", None)),
+        (65536, {MALLOC[0]: "777"}, ("777", None)),
+    ],
+)
+def test_workers_keep_what_they_free_unless_the_user_says_otherwise(
+    monkeypatch, setting, environ, kept
+):
+    def bounds():
+        return tuple(os.environ.get(name) for name in MALLOC)
+
+    for name in MALLOC:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    before = bounds()
+    with (
+        dask.config.set({f"distributed.nanny.pre-spawn-environ.{MALLOC[0]}": setting}),
+        local_client(1, device="cpu", dashboard_address=":0") as client,
+    ):
+        assert set(client.run(bounds).values()) == {kept}
+    if kept[1]:
+        assert bounds() == before
+
+
 def test_without_a_number_there_is_one_worker_a_core(monkeypatch):
     asked = {}
 
