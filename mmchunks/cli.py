@@ -69,7 +69,9 @@ _WAYS = click.Choice(["auto", "mmap", "pread", "direct", "gds"])
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-@click.group(cls=_Sentences, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Sentences, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(package_name="mmchunks")
 def main() -> None:
     """Read, fill and aggregate one huge .npy or raw binary file."""
@@ -156,7 +158,9 @@ def create(
 @click.option("--shape", callback=options.shape, help="Of one row; else that of the first result.")
 @click.option("--dtype", type=options.Dtype(), help="Of the rows; else that of the first result.")
 @click.option("--part", help='Do a share only: 3/100, or "auto" in a job array.')
-@click.option("--workers", type=int, default=0, help="Processes; 0 computes right here.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=0, help="Processes; 0 computes right here."
+)
 @click.option("--chunks", type=options.Chunks(), default="auto", help="Rows that are lost at most.")
 @click.option("--into", is_flag=True, help="FUNCTION fills a row that it gets as out=.")
 @click.option("--retries", type=int, default=0)
@@ -222,7 +226,12 @@ def status(path: str, as_json: bool) -> None:
 
 @main.command()
 @click.argument("path")
-@click.option("--workers", type=int, default=0, help="Processes that read; 0 reads right here.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Processes that read; 0 reads right here.",
+)
 @click.option("--forget", is_flag=True, help="Let the next run compute again what differs.")
 @_as_json
 def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
@@ -246,8 +255,15 @@ def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
 @click.option("--step", type=int, default=1, help="Rows from one window to the next.")
 @click.option("--reduce", default="mean", help="sum, mean, min, ..., median, or a quantile: 0.9")
 @click.option("--device", type=_DEVICES, default="auto")
-@click.option("--chunks", type=options.Chunks(), default="auto", help="Of the result.")
-@click.option("--workers", "n_workers", type=int, help="Processes of a cluster; else threads.")
+@click.option(
+    "--chunks", type=options.Chunks(), default="auto", help="Of the result; each is done or not."
+)
+@click.option(
+    "--workers",
+    "n_workers",
+    type=click.IntRange(min=1),
+    help="Processes of a cluster; else threads.",
+)
 @_as_json
 def window(
     path: str,
@@ -308,7 +324,12 @@ def bench(path: str, as_json: bool, nbytes: int, rounds: int, **source: Any) -> 
     default="256MiB",
     help="Size of the file, about; 20MiB or more.",
 )
-@click.option("--workers", "n_workers", type=int, help="Processes; else one a GPU or a core.")
+@click.option(
+    "--workers",
+    "n_workers",
+    type=click.IntRange(min=1),
+    help="Processes; else one a GPU or a core.",
+)
 @click.option("--folder", type=click.Path(exists=True, file_okay=False), help="Where to write.")
 @_as_json
 def demo(as_json: bool, **how: Any) -> None:

@@ -134,8 +134,8 @@ def sliding_window(
         Where blocks are made, if `x` is a path or a Source.
     chunks : int, tuple, dict, str, -1 or None
         Chunks of the result, written as in `from_npy`. A window belongs to the chunk in which it
-        starts. ``"auto"`` lets
-        a task read about dask's ``array.chunk-size``, and up to four times that where it takes
+        starts; all of it is made for any of it, so slice `x`, not the result. ``"auto"`` lets a
+        task read about dask's ``array.chunk-size``, and up to four times that where it takes
         as much to keep the rows that two tasks read below a tenth; on a GPU no more than half of
         its free memory holds, for all threads of a worker together.
 
@@ -154,6 +154,12 @@ def sliding_window(
         If a GPU is asked for and cannot be had, or chunks of a file cannot fit into its memory.
     StaleFileError
         At compute time, if the file is another one by then.
+
+    Notes
+    -----
+    A NaN or an infinity is in the windows that hold it, and in no other. ``"std"`` and ``"var"``
+    divide by the number of elements, as NumPy's do (pandas divides by one less); beyond 1e150
+    the squares of doubles overflow. A function such as ``numpy.nanmean`` may be `reduce`.
 
     See Also
     --------

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from mmchunks import devices
-from mmchunks.errors import DeviceError
+from mmchunks.errors import DeviceError, PlanError
 from mmchunks.placement import check_workers
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs
     ------
     DeviceError
         If a GPU was asked for and none answers, or more workers than there are GPUs.
+    PlanError
+        If `n_workers` is below 1.
 
     Notes
     -----
@@ -62,6 +64,9 @@ def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs
     ...     int(da.arange(10).sum().compute())
     45
     """
+    if n_workers is not None and n_workers < 1:
+        msg = f"{n_workers} workers were asked for; write n_workers=1 or more, or leave it out"
+        raise PlanError(msg)
     chosen = chosen_device(device)
     kwargs.setdefault("threads_per_worker", 1)
     from dask.system import CPU_COUNT

@@ -13,7 +13,7 @@ import pytest
 from dask.system import CPU_COUNT
 
 from mmchunks import devices
-from mmchunks.errors import DeviceError
+from mmchunks.errors import DeviceError, PlanError
 from mmchunks.workers import chosen_backend, local_client, tasks_at_once
 
 from .fakecupy import make
@@ -117,6 +117,12 @@ def test_more_workers_than_gpus_and_a_missing_dask_cuda_are_refused(gpus, monkey
     monkeypatch.setitem(sys.modules, "dask_cuda", None)
     with pytest.raises(DeviceError, match=r"needs dask-cuda.*mmchunks\[cuda13\]"):
         local_client()
+
+
+@pytest.mark.parametrize("n_workers", [0, -1])
+def test_fewer_workers_than_one_are_refused(n_workers):
+    with pytest.raises(PlanError, match="write n_workers=1 or more"):
+        local_client(n_workers, device="cpu")
 
 
 def test_gpus_that_do_not_answer_are_refused(monkeypatch):
