@@ -34,6 +34,8 @@ __all__ = ["run_sums", "window_sums"]
 UNIT = 16  # as in `unitsums`
 TILE = 512  # elements that short windows are summed of at a time, within the first-level cache
 BATCH = 4096  # units of elements that long windows are summed of at a time, within the second
+_SOON = 1024  # elements; how far ahead of its additions memory is asked for
+_LINE = 64  # bytes that memory brings at a time
 _INDEX = ir.IntType(32)
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -162,6 +164,20 @@ class _Lanes:
         stored = self._builder.store(vector, self._point(array, index, vector.type.count))
         stored.align = self._kind.dtype.bitwidth // 8
 
+    def prefetch(self, array, index, lanes):
+        """Ask for elements that are wanted soon; they need not be there.
+
+        Adding up waits for memory more than for anything else, and what the processor fetches by
+        itself ends with a page.
+        """
+        builder, byte, number = self._builder, ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        for lane in range(0, lanes, _filling(_LINE)(self._kind)):
+            start = self._point(array, builder.add(index, index.type(lane)), 1)
+            # to be read (0), into all caches (3), data (1)
+            builder.call(ask, [builder.bitcast(start, byte), number(0), number(3), number(1)])
+
     def _point(self, array, index, lanes):
         data = self._context.make_array(self._kind)(self._context, self._builder, array).data
         vector = ir.VectorType(self._context.get_data_type(self._kind.dtype), lanes)
@@ -271,6 +287,8 @@ def _functions(units, columns):
         def write(context, builder, signature, arguments):
             x, i, stride, count, totals, first, k = arguments
             writer, many = writer_of(context, builder, signature.args[0], stride)
+            if columns is None:
+                writer.prefetch(x, builder.add(i, i.type(_SOON)), UNIT * many)
             values = writer.load(x, i, UNIT * many)
             for sums, array in zip(
                 _totals(values, count, many, writer), (totals, first), strict=True
@@ -286,6 +304,9 @@ def _functions(units, columns):
         def write(context, builder, signature, arguments):
             x, before, behind, stride, interior, few, i, divisor, sums, k = arguments
             writer, many = writer_of(context, builder, signature.args[0], stride)
+            if columns is None:  # what the next batch is made of
+                later = builder.add(behind, behind.type(BATCH * UNIT))
+                writer.prefetch(x, later, UNIT * many)
             before, behind = (writer.load(x, start, UNIT * many) for start in (before, behind))
             interior, few = (writer.load(shared, i, many) for shared in (interior, few))
             found = _windows(before, interior, behind, few, many, writer)
@@ -328,7 +349,7 @@ def _at_a_time(count):
 
 # As many units as were fastest: of few, the last pairs leave most of a vector empty; of more, the
 # values do not stay in registers. A vector of columns is a line of the cache.
-_TOTALS, _WINDOWS, _COLUMNS = _filling(64), _filling(32), _filling(64)
+_TOTALS, _WINDOWS, _COLUMNS = _filling(64), _filling(32), _filling(_LINE)
 _totals_at_a_time, _windows_at_a_time = _at_a_time(_TOTALS), _at_a_time(_WINDOWS)
 _columns_at_a_time = _at_a_time(_COLUMNS)
 _add_up_units, _ = _functions(_TOTALS, None)
