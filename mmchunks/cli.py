@@ -25,6 +25,10 @@ class _Sentences(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if ctx.invoked_subcommand in {"fill", "window"}:
+                click.echo("stopped; the same command goes on with what is missing", err=True)
+            raise
         except (MMChunksError, OSError) as error:
             raise click.ClickException(_as_options(str(error))) from error
 
@@ -253,7 +257,11 @@ def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
 @click.option("--axis", "axes", type=int, multiple=True, default=(0,), help="On which it slides.")
 @click.option("--size", "sizes", type=int, multiple=True, required=True, help="Rows of a window.")
 @click.option("--step", type=int, default=1, help="Rows from one window to the next.")
-@click.option("--reduce", default="mean", help="sum, mean, min, ..., median, or a quantile: 0.9")
+@click.option(
+    "--reduce",
+    default="mean",
+    help="sum, mean, min, max, std, var, ptp, any, all, median, or a quantile: 0.9",
+)
 @click.option("--device", type=_DEVICES, default="auto")
 @click.option(
     "--chunks", type=options.Chunks(), default="auto", help="Of the result; each is done or not."

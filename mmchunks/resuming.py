@@ -85,7 +85,10 @@ def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
         raise os_error(errno.EEXIST, msg)
     what = _difference(journal.settings, given)
     if what:
-        msg = f"{path}: was begun with other settings: {what}; give the same, or another path"
+        msg = (
+            f"{path}: was begun with other settings: {what}; "
+            f"give the same, or another path, or remove it and {journal.folder} to begin anew"
+        )
         raise JournalError(msg)
     return journal
 

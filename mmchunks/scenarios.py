@@ -267,7 +267,9 @@ def describe_function(func: Callable[..., Any], tokenize: Callable[[Any], str]) 
     owner = getattr(func, "__self__", None)
     if not hasattr(func, "__qualname__"):
         func, owner = type(func), func
-    described = {"name": f"{func.__module__}:{func.__qualname__}"}
+    # a script goes by another name in the processes that it spawns
+    module = "__main__" if func.__module__ == "__mp_main__" else func.__module__
+    described = {"name": f"{module}:{func.__qualname__}"}
     if "<" in func.__qualname__ and hasattr(func, "__code__"):
         described["code"] = tokenize(_inside(func, (), tokenize))
     if owner is None or isinstance(owner, type(math)):

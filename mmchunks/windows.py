@@ -108,7 +108,7 @@ def _by_axis(ndim: int, given: Any, what: str) -> dict[int, int]:
         raise PlanError(msg)
     for axis, rows in given.items():
         if not -ndim <= axis < ndim:
-            msg = f"{what} names axis {axis}, the array has {ndim} axes"
+            msg = f"{what} names axis {axis}, the array has {ndim} axes: 0 to {ndim - 1}"
             raise PlanError(msg)
         if axis % ndim in found:
             msg = f"{what} names axis {axis % ndim} twice; name it once"

@@ -178,7 +178,16 @@ def test_window_writes_a_target_and_goes_on(run, ramp, tmp_path):
     status = json.loads(run("status", "y.npy", "--json"))
     assert (status["unit"], status["total"], status["fraction"]) == ("blocks", 5, 1)
     run(*arguments, "--chunks", "20,-1")
-    assert "other settings" in run(*arguments[:-1], "min", "--chunks", "20,-1", code=1)
+    assert "to begin anew" in run(*arguments[:-1], "min", "--chunks", "20,-1", code=1)
+    assert "is not in the range" in run(*arguments, "--workers", "-1", code=2)
+
+
+def test_who_stops_a_window_is_told_how_it_goes_on(run, ramp, monkeypatch):
+    def interrupted(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmchunks.filling.to_npy", interrupted)
+    assert "the same command goes on" in run("window", ramp[0], "y.npy", "--size", "3", code=1)
 
 
 def test_bench_times_every_way(run, ramp):

@@ -134,6 +134,13 @@ def test_a_function_counts_by_its_name_and_its_bound_arguments():
     assert describe_function(math.sqrt, str) == {"name": "math:sqrt"}
 
 
+def test_a_script_is_the_same_in_the_processes_that_it_spawns():
+    def named(module):
+        return describe_function(type("Model", (), {"__module__": module}), str)
+
+    assert named("__mp_main__") == named("__main__") == {"name": "__main__:Model"}
+
+
 def test_a_function_without_a_name_of_its_own_counts_by_its_code():
     def made(factor, power=1):
         def scaled(x, *, power=power):
