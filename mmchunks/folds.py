@@ -266,9 +266,12 @@ def exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
 def exact_product(a: Any, n: int) -> tuple[Any, Any]:
     """Multiply by a count: the rounded product, and exactly what rounding took."""
     product = a * n
-    # Veltkamp's split: the upper half of the digits times n is exact, and so is the lower half.
-    scaled = a * (2.0 ** ((np.finfo(a.dtype).nmant + 2) // 2) + 1)
-    upper = scaled - (scaled - a)
+    # The upper half of the digits times n is exact, and so is the lower half.
+    if a.dtype == np.float64:
+        upper = (a.view(np.int64) & -(1 << 27)).view(np.float64)
+    else:  # Veltkamp's split, which overflows where a is close to the largest number
+        scaled = a * (2.0 ** ((np.finfo(a.dtype).nmant + 2) // 2) + 1)
+        upper = scaled - (scaled - a)
     return product, (upper * n - product) + (a - upper) * n
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mmchunks.folds import Fold, State
 
-__all__ = ["MERGING", "Merging", "Reduce", "as_function", "result_dtype"]
+__all__ = ["MERGING", "Merging", "Reduce", "as_function", "refuse_objects", "result_dtype"]
 
 Reduce: TypeAlias = "str | float | Callable[..., Any]"
 
@@ -117,13 +117,30 @@ def as_function(xp: Any, reduce: Reduce) -> Callable[..., Any]:
         return reduce
     if isinstance(reduce, str) and (reduce in MERGING or reduce == "median"):
         return getattr(xp, reduce)  # type: ignore[no-any-return]
-    if not isinstance(reduce, str | bool) and 0 <= float(reduce) <= 1:
-        return lambda windows, axis: xp.quantile(windows, float(reduce), axis=axis)
+    try:
+        share = float(reduce) if not isinstance(reduce, str | bytes | bool | np.bool_) else -1
+    except (TypeError, ValueError):
+        share = -1
+    if 0 <= share <= 1:
+        return lambda windows, axis: xp.quantile(windows, share, axis=axis)
     msg = (
         f"no reduction is named {reduce!r}; write one of {', '.join(MERGING)}, median, "
         "a quantile from 0.0 to 1.0, or a function f(windows, axis)"
     )
     raise PlanError(msg)
+
+
+def refuse_objects(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that only Python can add up.
+
+    Raises
+    ------
+    PlanError
+        For such a dtype.
+    """
+    if dtype.hasobject:
+        msg = f"elements are Python objects ({dtype}), which do not slide; convert them first"
+        raise PlanError(msg)
 
 
 def result_dtype(
@@ -156,9 +173,7 @@ def result_dtype(
     (dtype('int64'), dtype('float16'))
     """
     function = as_function(np, reduce)
-    if dtype.hasobject:
-        msg = f"elements are Python objects ({dtype}), which do not slide; convert them first"
-        raise PlanError(msg)
+    refuse_objects(dtype)
     if callable(reduce):
         axis = -1 if len(lengths) == 1 else tuple(range(-len(lengths), 0))
         with warnings.catch_warnings():  # a window of zeros is no fault of the user's

@@ -24,7 +24,7 @@ import numpy as np
 
 from mmchunks import folds
 from mmchunks.errors import PlanError
-from mmchunks.reductions import MERGING, Merging, Reduce, as_function, result_dtype
+from mmchunks.reductions import MERGING, Merging, Reduce, as_function, refuse_objects, result_dtype
 from mmchunks.summing import compiles, run_sums, window_sums
 from mmchunks.unitvariances import run_moments, serves, window_variances
 
@@ -89,7 +89,6 @@ def as_windows(
             msg = f"axis {axis}: window {length} and step {steps[axis]} must both be 1 or more"
             raise PlanError(msg)
         window_count(shape[axis], length, steps[axis], axis=axis)
-        steps[axis] = min(steps[axis], shape[axis])  # there is one window all the same
     return lengths, steps
 
 
@@ -182,6 +181,7 @@ def reduce_windows(
     array([ 6, 14, 22])
     """
     windows, steps = as_windows(block.shape, windows, steps)
+    refuse_objects(block.dtype)
     if callable(reduce):
         return _show(block, windows, steps, reduce)
     dtype = result_dtype(block.dtype, reduce)
@@ -209,7 +209,7 @@ def _merge(
         slide = _Slide(
             merging=merging,
             length=windows[axis],
-            step=steps[axis],
+            step=_within(steps[axis], state[0].shape[axis]),
             count=count,
             first=axis == axes[0],
             dtype=dtype if axis == axes[-1] else None,
@@ -217,6 +217,11 @@ def _merge(
         state = _along(state, axis, slide, origin.get(axis, 0))
         count *= windows[axis]
     return state[0]
+
+
+def _within(step: int, rows: int) -> int:
+    """Shorten a step beyond all rows to one that memory has, but to no other way of summing."""
+    return min(step, rows + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +355,8 @@ def _show(
     xp = folds.namespace(block)
     axes = tuple(windows)
     view = xp.lib.stride_tricks.sliding_window_view(block, tuple(windows.values()), axis=axes)
-    view = view[tuple(slice(None, None, steps.get(axis, 1)) for axis in range(block.ndim))]
+    strides = {axis: _within(step, block.shape[axis]) for axis, step in steps.items()}
+    view = view[tuple(slice(None, None, strides.get(axis, 1)) for axis in range(block.ndim))]
     budget = (_SIGHT if xp is np else _DEVICE) // math.prod(windows.values())
     shape = view.shape[: block.ndim]
     pieces = []
@@ -361,6 +367,7 @@ def _show(
     for tile in itertools.product(*map(_cuts, shape, reversed(pieces))):
         shown = view[tile]
         part = function(shown, axis=-1 if len(axes) == 1 else tuple(range(-len(axes), 0)))
+        part = xp.asarray(part)
         if np.shape(part) != shown.shape[: block.ndim]:
             msg = (
                 f"reduce made {np.shape(part)} of windows {shown.shape}; it must reduce the "

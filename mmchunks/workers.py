@@ -91,10 +91,11 @@ def _keeping_memory() -> Iterator[None]:
     import distributed  # noqa: F401  its settings are there from here on
 
     environ = "distributed.nanny.pre-spawn-environ"
-    given = dask.config.get(environ, {})
+    given = dask.config.get(environ, None) or {}
     before = {name: os.environ.get(name) for name in _KEPT}
-    own = [*before.values(), str(given.get("MALLOC_TRIM_THRESHOLD_"))]
-    if {*own} - {None, _GIVEN_BACK}:
+    trim, mapped = _KEPT
+    trims = {before[trim], str(given.get(trim))}  # an earlier cluster leaves it in the environment
+    if trims - {None, _GIVEN_BACK} or before[mapped] or mapped in given:
         yield
         return
     os.environ.update(_KEPT)  # which wins over dask's settings, and distributed writes to it

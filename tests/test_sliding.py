@@ -233,3 +233,20 @@ def test_chunks_weigh_the_halo(ramp):
 @pytest.mark.skipif(NEW_ENGINE, reason="this is the other engine's run")
 def test_both_engines_agree():
     assert_passes_with_newer_engine(__file__)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "std"])
+def test_steps_longer_than_windows_give_the_same_bits_whatever_the_chunks(tmp_path, reduce):
+    np.save(tmp_path / "x.npy", np.random.default_rng(3).normal(size=(100, 80)))
+    made = [
+        mm.sliding_window(
+            tmp_path / "x.npy", {0: 10, 1: 12}, reduce, step={0: 40, 1: 30}, chunks=chunks,
+            device="cpu",
+        ).compute()
+        for chunks in (-1, 1, 2)
+    ]  # fmt: skip
+    assert made[0].tobytes() == made[1].tobytes() == made[2].tobytes()
+    (found,) = mm.sliding_window(
+        tmp_path / "x.npy", 90, reduce, step=10**30, device="cpu"
+    ).compute()
+    assert found.shape == (80,)

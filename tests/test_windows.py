@@ -476,8 +476,9 @@ def test_windows_that_do_not_fit_are_told_with_both_numbers():
         reduce_windows(np.zeros(3, object), {0: 2}, {0: 1}, "var", origin={})
     with pytest.raises(PlanError, match="window must be a whole number"):
         as_windows((9,), np.array([3]), 1)
-    with pytest.raises(PlanError, match=r"named 1\.5"):
-        result_dtype(np.dtype("f4"), 1.5)
+    for wrong in (1.5, None, [1], 0.5j, b"sum", True, np.True_, float("nan")):
+        with pytest.raises(PlanError, match="no reduction is named"):
+            result_dtype(np.dtype("f4"), wrong)
 
 
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 9))
@@ -499,6 +500,31 @@ def test_a_function_that_does_not_reduce_its_axis_is_told_so():
     ):
         with pytest.raises(PlanError, match="it must reduce the last axis"):
             reduce_windows(x, {0: 5}, {0: 1}, careless, origin={})
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "std", "max"])
+@pytest.mark.parametrize(
+    ("windows", "steps"), [({0: 10, 1: 12}, {0: 40, 1: 30}), ({0: 1}, {0: 21})]
+)
+def test_a_cut_with_one_window_gives_its_bits(reduce, windows, steps):
+    x = np.random.default_rng(15).normal(size=(100, 80))
+    x[:, ::2] = -0.0
+    whole = reduce_windows(x, windows, steps, reduce, origin={})
+    for first in range(len(whole)):
+        begin = first * steps[0]
+        cut = x[begin : begin + windows[0]]
+        part = reduce_windows(cut, windows, steps, reduce, origin={0: begin})
+        assert part.tobytes() == whole[first : first + 1].tobytes()
+
+
+@pytest.mark.parametrize("length", [7, 32, 40])
+@pytest.mark.parametrize("step", [1, 3, 40])
+def test_deviations_of_the_largest_numbers_are_numpys(length, step):
+    x = np.full(120, 1e301)
+    with np.errstate(over="ignore"):
+        wanted = judge(x, {0: length}, {0: step}, "std")
+    found = reduce_windows(x, {0: length}, {0: step}, "std", origin={})
+    assert np.isfinite(found).all() or not np.isfinite(wanted).all()
 
 
 def test_steps_may_be_longer_than_anything():
