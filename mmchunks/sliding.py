@@ -177,10 +177,7 @@ def sliding_window(
            [15., 16.]])
     """
     selection = _selection(x, device)
-    shape = x.shape if selection is None else selection.shape
-    lengths, steps = as_windows(shape, window, step)
-    # a step beyond all rows is as good as any other, and no number for an array
-    steps = {axis: min(rows, math.prod(shape) + 1) for axis, rows in steps.items()}
+    lengths, steps = as_windows(x.shape if selection is None else selection.shape, window, step)
     if selection is None:
         return _by_overlap(x, lengths, steps, reduce, chunks)
     return _from_file(

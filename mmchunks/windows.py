@@ -245,15 +245,7 @@ class _Slide:
         """Reduce the windows of a tile whose first row is row `begin` of the whole array."""
         last = self.dtype is not None
         if self.dtype is not None and self.takes_variances(state[0]):
-            return (
-                window_variances(
-                    state[0],
-                    self.length,
-                    begin,
-                    lambda moments: self.merging.finish(moments, self.length),
-                    self.dtype,
-                ),
-            )
+            return (window_variances(state[0], self.length, begin, self._finished, self.dtype),)
         if self.first:
             state = self.merging.lift(state[0])
         if self.step == 1 and last and self.merging.averages and state[0].dtype.kind in "fc":
@@ -274,16 +266,15 @@ class _Slide:
                     blocks, n, self.count * self.step, begin // self.step
                 ),
             )
-        return self._finished(state) if last else state
+        return (self._finished(state),) if last else state
 
     def takes_variances(self, x: Any) -> bool:
         """Whether the variances of all windows of `x` can be had at once."""
         alone = self.first and self.dtype is not None and self.step == 1
         return alone and self.merging.fold is folds.VARIANCE and serves(x, self.length)
 
-    def _finished(self, state: State) -> State:
-        result = self.merging.finish(state, self.count * self.length)
-        return (result.astype(self.dtype, copy=False),)
+    def _finished(self, state: State) -> Any:
+        return self.merging.finish(state, self.count * self.length).astype(self.dtype, copy=False)
 
     def _every(self, state: State, length: int, count: int, begin: int) -> State:
         if self.merging.fold is folds.SUM:
