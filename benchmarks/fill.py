@@ -30,9 +30,9 @@ import dask.array as da
 import numpy as np
 from dask.utils import parse_bytes
 
-from mmchunks.filling import to_npy
-from mmchunks.sweeping import sweep
-from mmchunks.targets import create_npy
+from mmchunks.filling.storing import to_npy
+from mmchunks.filling.sweeping import sweep
+from mmchunks.writing.targets import create_npy
 
 WORKERS = 2
 CHUNK = 64  # rows

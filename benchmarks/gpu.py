@@ -31,17 +31,17 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import mmchunks
-from mmchunks import devices, gds, transfers
 from mmchunks.errors import DeviceError
-from mmchunks.files import open_npy
-from mmchunks.lanes import RingSpec
-from mmchunks.reading import read_range
-from mmchunks.samples import sample_type
-from mmchunks.unpacking import Fields
-from mmchunks.uploading import gpu_block
+from mmchunks.files.preading import read_range
+from mmchunks.files.raw import sample_type
+from mmchunks.gpu import devices, gds, ring, transfers
+from mmchunks.gpu.forms import Fields
+from mmchunks.gpu.ring import RingSpec
+from mmchunks.reading.opening import open_npy
+from mmchunks.reading.uploading import gpu_block
 
 PAGE = 4096
-PIECE = transfers.RING.slot_nbytes
+PIECE = ring.RING.slot_nbytes
 SMALL = RingSpec(slots=2, slot_nbytes=4096, memory="pinned")
 
 
@@ -119,7 +119,7 @@ def check_another_stream(cupy):
     stored = random("<i4", (200_000,))
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
-        block = send(stored, ring=transfers.RING) + 1
+        block = send(stored, ring=ring.RING) + 1
     stream.synchronize()
     np.testing.assert_array_equal(cupy.asnumpy(block), stored + 1)
 
@@ -145,10 +145,10 @@ def check_steady_memory(cupy):
     ask_a_real_one(cupy)
     stored = random("<f4", (2**20,))
     for _ in range(3):
-        send(stored, ring=transfers.RING)
+        send(stored, ring=ring.RING)
     before = devices.memory().free
     for _ in range(60):
-        send(stored, ring=transfers.RING)
+        send(stored, ring=ring.RING)
     assert devices.memory().free >= before - 2**21
 
 
@@ -216,7 +216,7 @@ def check_ten_times_the_memory(cupy):
 
 def _sum(seed, answers):
     stored = np.random.default_rng(seed).integers(0, 99, 10**6)
-    answers.put(int(send(stored, ring=transfers.RING).sum()) - int(stored.sum()))
+    answers.put(int(send(stored, ring=ring.RING).sum()) - int(stored.sum()))
 
 
 def check_two_processes(cupy):

@@ -24,17 +24,18 @@ import click
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
-from mmchunks.files import Source, open_npy
-from mmchunks.layout import Span
-from mmchunks.loading import block, route
-from mmchunks.mapping import map_region
-from mmchunks.pagecache import evict
-from mmchunks.reading import warm
+from mmchunks.files.layout import Span
+from mmchunks.files.mapping import map_region
+from mmchunks.files.preading import warm
+from mmchunks.reading.opening import open_npy
+from mmchunks.reading.pagecache import evict
+from mmchunks.reading.regions import block, route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mmchunks.layout import Region
+    from mmchunks.files.layout import Region
+    from mmchunks.files.sources import Source
 
 PIECE = 4 << 20
 

@@ -80,9 +80,9 @@ def sent(dask_worker):
 
 
 def pid():
-    import mmchunks.sliding  # imports are paid once, whoever slides
+    import mmchunks.sliding.arrays  # imports are paid once, whoever slides
 
-    return os.getpid() if mmchunks.sliding else 0
+    return os.getpid() if mmchunks.sliding.arrays else 0
 
 
 def measure(name, path, window, step):

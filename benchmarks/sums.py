@@ -185,11 +185,11 @@ def import_all():
     import dask
     import dask.array
 
-    import mmchunks.lazy
+    import mmchunks.reading.lazy
 
     dask.config.set(num_workers=os.cpu_count())
     assert dask.array
-    assert mmchunks.lazy
+    assert mmchunks.reading.lazy
 
 
 def measure(name, where, folder):

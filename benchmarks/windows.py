@@ -25,7 +25,7 @@ import numbagg
 import numpy as np
 from dask.utils import parse_bytes
 
-from mmchunks.windows import reduce_windows
+from mmchunks.sliding.windows import reduce_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def measure(calls: dict[str, Callable[[], Any]], rounds: int, elements: int) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def main(nbytes: str, rounds: int, reductions: str, *, without_numba: bool, as_json: bool) -> None:
     if without_numba:
-        sys.modules["mmchunks.compiled"] = None  # type: ignore[assignment]
+        sys.modules["mmchunks.sliding.compiled"] = None  # type: ignore[assignment]
     rows = []
     for name, block, axis in blocks(parse_bytes(nbytes)):
         for length in (10, 1000, 100_000):

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from dask.utils import parse_bytes
 
-from mmchunks.targets import create_npy
+from mmchunks.writing.targets import create_npy
 
 
 def raw_direct(target, chunks, block):

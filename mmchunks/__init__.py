@@ -10,8 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmchunks.checking import Status, VerifyReport, status, verify
-    from mmchunks.chunks import Chunk
     from mmchunks.errors import (
         DeviceError,
         HeaderError,
@@ -22,24 +20,25 @@ if TYPE_CHECKING:
         StaleFileError,
         SweepError,
     )
-    from mmchunks.files import Source, open_npy, open_raw
-    from mmchunks.filling import to_npy
-    from mmchunks.lazy import from_npy, from_npy_stack, from_raw
-    from mmchunks.loading import load, load_raw, to_device
-    from mmchunks.planning import plan
-    from mmchunks.plans import Plan
-    from mmchunks.sliding import sliding_window
-    from mmchunks.sweeping import SweepReport, sweep
-    from mmchunks.targets import Target, create_npy, open_target
-    from mmchunks.workers import local_client
+    from mmchunks.files.sources import Source
+    from mmchunks.filling.checking import Status, VerifyReport, status, verify
+    from mmchunks.filling.storing import to_npy
+    from mmchunks.filling.sweeping import SweepReport, sweep
+    from mmchunks.gpu.workers import local_client
+    from mmchunks.planning.making import plan
+    from mmchunks.planning.plans import Chunk, Plan
+    from mmchunks.reading.lazy import from_npy, from_raw
+    from mmchunks.reading.loading import load, load_raw, to_device
+    from mmchunks.reading.opening import open_npy, open_raw
+    from mmchunks.reading.stacks import from_npy_stack
+    from mmchunks.sliding.arrays import sliding_window
+    from mmchunks.writing.targets import Target, create_npy, open_target
 
 __version__ = "0.1.0"
 
 # Names are handed on when they are asked for, so that importing mmchunks costs no more than
 # importing NumPy does, and the command line answers at once.
 _HOMES = {
-    "checking": ["Status", "VerifyReport", "status", "verify"],
-    "chunks": ["Chunk"],
     "errors": [
         "DeviceError",
         "HeaderError",
@@ -50,16 +49,19 @@ _HOMES = {
         "StaleFileError",
         "SweepError",
     ],
-    "filling": ["to_npy"],
-    "files": ["Source", "open_npy", "open_raw"],
-    "lazy": ["from_npy", "from_npy_stack", "from_raw"],
-    "loading": ["load", "load_raw", "to_device"],
-    "planning": ["plan"],
-    "plans": ["Plan"],
-    "sliding": ["sliding_window"],
-    "sweeping": ["SweepReport", "sweep"],
-    "targets": ["Target", "create_npy", "open_target"],
-    "workers": ["local_client"],
+    "files.sources": ["Source"],
+    "filling.checking": ["Status", "VerifyReport", "status", "verify"],
+    "filling.storing": ["to_npy"],
+    "filling.sweeping": ["SweepReport", "sweep"],
+    "gpu.workers": ["local_client"],
+    "planning.making": ["plan"],
+    "planning.plans": ["Chunk", "Plan"],
+    "reading.lazy": ["from_npy", "from_raw"],
+    "reading.loading": ["load", "load_raw", "to_device"],
+    "reading.opening": ["open_npy", "open_raw"],
+    "reading.stacks": ["from_npy_stack"],
+    "sliding.arrays": ["sliding_window"],
+    "writing.targets": ["Target", "create_npy", "open_target"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

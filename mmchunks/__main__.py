@@ -1,5 +1,5 @@
 """``python -m mmchunks`` is the command line."""
 
-from mmchunks.cli import main
+from mmchunks.cli.commands import main
 
 main()

@@ -10,10 +10,10 @@ import hypothesis
 import numpy as np
 import pytest
 
-from mmchunks import devices, lanes, transfers, uploading
-from mmchunks.trials import Trials
-
-from .fakecupy import make
+from mmchunks.gpu import devices, lanes, transfers
+from mmchunks.reading import uploading
+from mmchunks.reading.trials import Trials
+from tests.fakecupy import make
 
 collect_ignore = ["typing"]  # read by mypy, not run
 

@@ -1,6 +1,6 @@
 """A CuPy of NumPy arrays, whose copies come as late as CUDA allows.
 
-It holds what `mmchunks.devices` uses, and is as unkind as a GPU may be:
+It holds what `mmchunks.gpu.devices` uses, and is as unkind as a GPU may be:
 
 - an asynchronous copy happens only when an event is waited for, or its stream is;
 - it reads page-locked memory at that moment, and other memory when it was asked for;

@@ -2,7 +2,7 @@
 
     python tests/guarded_sums.py
 
-What `mmchunks.compiled` reads and writes is checked by nobody else: its vectors know no bounds.
+What `mmchunks.sliding.compiled` reads and writes is checked by nobody else: its vectors know no bounds.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import mmap
 
 import numpy as np
 
-from mmchunks import compiled
+from mmchunks.sliding import compiled
 
 PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -26,11 +26,11 @@ from pathlib import Path
 import dask.tokenize  # noqa: F401  (what a sweep imports, once for all that are forked)
 import numpy as np
 
-from mmchunks.checking import verify
 from mmchunks.errors import SweepError
-from mmchunks.journal import Journal
-from mmchunks.records import Ledger
-from mmchunks.sweeping import sweep
+from mmchunks.filling.checking import verify
+from mmchunks.filling.sweeping import sweep
+from mmchunks.writing.journal import Journal
+from mmchunks.writing.lines import Ledger
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -22,7 +22,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_import_is_light():
     code = (
-        "import mmchunks, mmchunks.files, sys;"
+        "import mmchunks, mmchunks.reading.opening, sys;"
         "print([m for m in ('dask', 'distributed', 'cupy', 'rich', 'click', 'numba') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,99 @@
+"""Which region must be mapped to answer a NumPy index? The region, and the index into its block.
+
+index            array[10:2:-3, 5]
+region           (slice(4, 11), slice(5, 6))     from the first element touched to the last
+index in block   (slice(None, None, -3), 0)
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from mmchunks.files.layout import Region
+
+__all__ = ["split_index"]
+
+_Pick: TypeAlias = int | slice | None
+
+
+def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick, ...]]:
+    """Split a basic index into the region it covers, and what it picks from that.
+
+    Parameters
+    ----------
+    index : int, slice, Ellipsis, None, or tuple of these
+        As between the brackets of a NumPy array.
+    shape : tuple of int
+        Shape of the array.
+
+    Returns
+    -------
+    region : tuple of slice
+        The smallest region that holds every element of the result.
+    pick : tuple
+        Index that makes the result out of the region's block, without a copy.
+
+    Raises
+    ------
+    IndexError
+        For an integer out of bounds, too many entries, or arrays and masks.
+
+    Examples
+    --------
+    >>> split_index((slice(10, 2, -3), 5), (20, 8))
+    ((slice(4, 11, None), slice(5, 6, None)), (slice(None, None, -3), 0))
+    """
+    entries = _spelled_out(index if isinstance(index, tuple) else (index,), len(shape))
+    region: list[slice] = []
+    pick: list[_Pick] = []
+    for entry in entries:
+        if entry is None:
+            pick.append(None)
+            continue
+        axis = len(region)
+        covered, picked = _split_entry(entry, shape[axis], axis)
+        region.append(covered)
+        pick.append(picked)
+    return tuple(region), tuple(pick)
+
+
+def _spelled_out(entries: tuple[Any, ...], ndim: int) -> list[Any]:
+    """Replace the Ellipsis, or its absence, by the axes it stands for."""
+    # Compared by identity: an array among the entries would compare element by element.
+    dots = [at for at, entry in enumerate(entries) if entry is Ellipsis]
+    named = sum(entry is not None for entry in entries) - len(dots)
+    if len(dots) > 1:
+        msg = "an index may hold one ... only"
+        raise IndexError(msg)
+    if named > ndim:
+        msg = f"index has {named} entries, the array has {ndim} axes"
+        raise IndexError(msg)
+    at = dots[0] if dots else len(entries)
+    return [*entries[:at], *[slice(None)] * (ndim - named), *entries[at + 1 :]]
+
+
+def _split_entry(entry: Any, length: int, axis: int) -> tuple[slice, int | slice]:
+    if isinstance(entry, slice):
+        picked = range(*entry.indices(length))
+        if not picked:
+            return slice(0, 0), slice(None)
+        first, last = sorted((picked[0], picked[-1]))
+        return slice(first, last + 1), slice(None, None, picked.step)
+    at = _integer(entry)
+    if not -length <= at < length:
+        msg = f"index {at} is out of bounds for axis {axis} with {length} elements"
+        raise IndexError(msg)
+    at %= length
+    return slice(at, at + 1), 0
+
+
+def _integer(entry: Any) -> int:
+    try:
+        if not isinstance(entry, bool):  # NumPy takes True for a mask
+            return operator.index(entry)
+    except TypeError:
+        pass
+    msg = f"an index holds integers, slices and ..., got {entry!r}; index the block instead"
+    raise IndexError(msg)

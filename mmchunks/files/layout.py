@@ -1,0 +1,277 @@
+"""Where do the elements of an array lie in its file? The geometry of bytes, and nothing else.
+
+    file   |header......|r0..........|r1..........|r2..........|
+           ^offset=0    ^layout.offset             ^stop
+    region (slice(1, 2), slice(2, 4)) owns two elements of r1; its span runs from the first byte
+    of its first element to the last byte of its last one, gaps included.
+
+A *region* is a tuple of slices, one per axis, each with ``0 <= start <= stop <= length`` and no
+step. Axes are named in NumPy's order; the *slowest* axis is the one whose neighbours lie farthest
+apart (axis 0 in C order, the last one in Fortran order).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from mmchunks.errors import LayoutError
+from mmchunks.files.runs import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Layout", "Order", "Region", "Span", "as_shape"]
+
+Region: TypeAlias = tuple[slice, ...]
+Order: TypeAlias = Literal["C", "F"]
+
+_LARGEST = 2**63 - 1  # what off_t and Py_ssize_t can count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A half-open range of bytes of a file."""
+
+    offset: int
+    """First byte, counted from the start of the file."""
+
+    nbytes: int
+    """Length in bytes."""
+
+    @property
+    def stop(self) -> int:
+        """The byte after the last one."""
+        return self.offset + self.nbytes
+
+    def pages(self, page: int) -> Span:
+        """Round out to whole pages of `page` bytes.
+
+        Examples
+        --------
+        >>> Span(offset=5000, nbytes=10).pages(4096)
+        Span(offset=4096, nbytes=4096)
+        """
+        start = self.offset // page * page
+        return Span(offset=start, nbytes=-(-self.stop // page) * page - start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Shape, dtype and order of one array, and the byte at which it starts.
+
+    Examples
+    --------
+    >>> layout = Layout(shape=(3, 4), dtype=np.dtype("<f4"), offset=128)
+    >>> layout.nbytes, layout.strides
+    (48, (16, 4))
+    >>> layout.span((slice(1, 3), slice(0, 4)))
+    Span(offset=144, nbytes=32)
+    """
+
+    shape: tuple[int, ...]
+    """Lengths of the axes, in NumPy order."""
+
+    dtype: np.dtype[Any]
+    """Type of one element, as stored (byte order included)."""
+
+    order: Order = "C"
+    """``"C"``: the last axis is contiguous; ``"F"``: the first one is."""
+
+    offset: int = 0
+    """First byte of the data, counted from the start of the file."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(operator.index(n) for n in self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        object.__setattr__(self, "offset", operator.index(self.offset))
+        if self.order not in {"C", "F"}:
+            msg = f'order must be "C" or "F", got {self.order!r}'
+            raise LayoutError(msg)
+        if self.offset < 0:
+            msg = f"offset must be >= 0 bytes, got {self.offset}"
+            raise LayoutError(msg)
+        if any(n < 0 for n in self.shape):
+            msg = f"shape must hold no negative length, got {self.shape}"
+            raise LayoutError(msg)
+        if len(self.shape) > 64:
+            msg = f"shape has {len(self.shape)} axes, NumPy arrays have at most 64"
+            raise LayoutError(msg)
+        if self.dtype.hasobject:
+            msg = (
+                f"dtype {self.dtype} holds Python objects, which have no bytes of their own in a "
+                "file; store numbers, or fixed-length strings"
+            )
+            raise LayoutError(msg)
+        # NumPy multiplies the lengths that are not zero, so (0, 2**62, 2**62) is refused as well.
+        extent = math.prod(n for n in self.shape if n) * max(self.dtype.itemsize, 1)
+        if self.offset + extent > _LARGEST:
+            msg = f"shape {self.shape} of {self.dtype} takes more bytes than a file can have"
+            raise LayoutError(msg)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, header not counted."""
+        return self.size * self.itemsize
+
+    @property
+    def stop(self) -> int:
+        """The byte after the last element, counted from the start of the file."""
+        return self.offset + self.nbytes
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes from the slowest to the fastest (contiguous) one."""
+        axes = range(self.ndim)
+        return tuple(axes) if self.order == "C" else tuple(reversed(axes))
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        strides = [0] * self.ndim
+        step = self.itemsize
+        for axis in reversed(self.axes):
+            strides[axis] = step
+            step *= self.shape[axis]
+        return tuple(strides)
+
+    @property
+    def whole(self) -> Region:
+        """The region that holds every element."""
+        return tuple(slice(0, n) for n in self.shape)
+
+    def region(self, index: Any) -> Region:
+        """Turn what a user writes between brackets into a region.
+
+        Parameters
+        ----------
+        index : None, Ellipsis, slice, or tuple of slice and Ellipsis
+            Slices may be open, negative and out of bounds, as in NumPy; ``None`` (the whole
+            argument, not an entry) means everything. Axes that are not named are taken whole.
+
+        Returns
+        -------
+        tuple of slice
+            One per axis, clipped to the shape, without steps.
+
+        Raises
+        ------
+        LayoutError
+            For a step, an integer, or more entries than axes.
+
+        Examples
+        --------
+        >>> Layout(shape=(10, 4), dtype=np.dtype("u1")).region(slice(-3, None))
+        (slice(7, 10, None), slice(0, 4, None))
+        """
+        if index is None:
+            return self.whole
+        entries = list(index) if isinstance(index, tuple) else [index]
+        if entries.count(Ellipsis) > 1:
+            msg = "a region may hold one ... only"
+            raise LayoutError(msg)
+        if Ellipsis in entries:
+            at = entries.index(Ellipsis)
+            entries[at : at + 1] = [slice(None)] * (self.ndim - len(entries) + 1)
+        if len(entries) > self.ndim:
+            msg = f"region {index!r} has {len(entries)} entries, the array has {self.ndim} axes"
+            raise LayoutError(msg)
+        entries += [slice(None)] * (self.ndim - len(entries))
+        return tuple(
+            _bounds(entry, length) for entry, length in zip(entries, self.shape, strict=True)
+        )
+
+    def block_shape(self, region: Region) -> tuple[int, ...]:
+        """Lengths of the axes of the block that `region` selects."""
+        return tuple(part.stop - part.start for part in region)
+
+    def region_nbytes(self, region: Region) -> int:
+        """Bytes of the elements of `region`, gaps between them not counted."""
+        return math.prod(self.block_shape(region)) * self.itemsize
+
+    def span(self, region: Region) -> Span:
+        """Bytes from the first element of `region` to its last, gaps included."""
+        start = self.offset + sum(
+            part.start * stride for part, stride in zip(region, self.strides, strict=True)
+        )
+        lengths = self.block_shape(region)
+        if not self.itemsize or 0 in lengths:
+            return Span(offset=start, nbytes=0)
+        reach = sum((n - 1) * stride for n, stride in zip(lengths, self.strides, strict=True))
+        return Span(offset=start, nbytes=reach + self.itemsize)
+
+    def contiguous(self, region: Region) -> bool:
+        """Whether the elements of `region` follow each other without a gap."""
+        return self.span(region).nbytes == self.region_nbytes(region)
+
+    def runs(self, region: Region) -> Runs:
+        """Describe the contiguous pieces of `region`, as long as they can be made.
+
+        Examples
+        --------
+        >>> layout = Layout(shape=(3, 4, 5), dtype=np.dtype("u1"))
+        >>> layout.runs((slice(0, 2), slice(1, 3), slice(0, 5)))
+        Runs(offset=5, nbytes=10, counts=(2,), strides=(20,))
+        """
+        lengths = self.block_shape(region)
+        strides = self.strides
+        offset = self.span(region).offset
+        nbytes = self.itemsize
+        if not nbytes or 0 in lengths:
+            return Runs(offset=offset, nbytes=0, counts=(), strides=())
+        counts: list[int] = []
+        steps: list[int] = []
+        for axis in reversed(self.axes):
+            if lengths[axis] == 1:
+                continue
+            if not counts and strides[axis] == nbytes:
+                nbytes *= lengths[axis]
+            else:
+                counts.insert(0, lengths[axis])
+                steps.insert(0, strides[axis])
+        return Runs(offset=offset, nbytes=nbytes, counts=tuple(counts), strides=tuple(steps))
+
+
+def _bounds(entry: Any, length: int) -> slice:
+    """Clip one entry of an index to ``0 <= start <= stop <= length``."""
+    if not isinstance(entry, slice):
+        msg = f"a region holds slices only, got {entry!r}; write slice(i, i + 1) for one index"
+        raise LayoutError(msg)
+    start, stop, step = entry.indices(length)
+    if step != 1:
+        msg = f"a region has no steps, got {entry!r}; read the range and step through the block"
+        raise LayoutError(msg)
+    return slice(start, max(start, stop))
+
+
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Read a shape as NumPy does: one number means one axis.
+
+    Examples
+    --------
+    >>> as_shape(5), as_shape([2, 3])
+    ((5,), (2, 3))
+    """
+    try:
+        return (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        return tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]

@@ -1,0 +1,217 @@
+"""What is known of a file that was opened? Its layout and its identity; it holds no data.
+
+A `Source` holds no open file and no data, so it travels to other processes in a few hundred
+bytes. Whoever reads through it opens the file anew, and is told when it is another one by then.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmchunks.errors import HeaderError, StaleFileError
+from mmchunks.files import npy
+from mmchunks.files.identity import Identity
+from mmchunks.files.indexing import split_index
+from mmchunks.files.mapping import map_region
+from mmchunks.files.paths import as_name, open_fd, regular_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import DTypeLike
+
+    from mmchunks.files.layout import Layout, Order
+    from mmchunks.files.raw import Samples
+
+__all__ = ["MAX_HEADER_NBYTES", "Source", "open_source"]
+
+MAX_HEADER_NBYTES = 10_000  # numpy's own limit, of the header's text
+_FIRST_READ_NBYTES = 4096  # nearly every header, and one page either way
+
+# A child that is forked while another thread reads a header would wait for that thread for ever.
+os.register_at_fork(
+    before=npy.FILTERS.acquire,
+    after_in_parent=npy.FILTERS.release,
+    after_in_child=npy.FILTERS.release,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Source:
+    """An array in a file, of which nothing but the header has been read.
+
+    Made by `open_npy` and `open_raw`. Indexing maps the region that the index covers, as a
+    private copy-on-write map: the block is writable, and the file never changes. A block reads
+    the file while it is used; truncating the file in that time ends the process with SIGBUS. Where
+    that can happen, read with ``io="pread"``: it copies at once, and keeps nothing of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import mmchunks as mm
+    >>> path = tempfile.mkdtemp() + "/ramp.npy"
+    >>> np.save(path, np.arange(12).reshape(3, 4))
+    >>> source = mm.open_npy(path)
+    >>> source.shape, source.offset, source.nbytes
+    ((3, 4), 128, 96)
+    >>> source[1:, ::2]
+    array([[ 4,  6],
+           [ 8, 10]])
+    """
+
+    path: str
+    """Absolute path of the file, symbolic links resolved."""
+
+    layout: Layout
+    """Where the elements lie."""
+
+    identity: Identity
+    """The file as it was when it was opened."""
+
+    filling: bool = False
+    """Whether the file is our own target, still being filled: its time of change then says nothing,
+    and only its inode and length are checked."""
+
+    samples: Samples | None = None
+    """What the stored elements are samples of, if the file is a radio recording that was opened by
+    a SigMF name; they are decoded when they are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of one element as it is read; as stored (byte order included) but for samples."""
+        return self.layout.dtype if self.samples is None else self.samples.result
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.layout.ndim
+
+    @property
+    def order(self) -> Order:
+        """``"C"``: the last axis is contiguous; ``"F"``: the first one is."""
+        return self.layout.order
+
+    @property
+    def offset(self) -> int:
+        """First byte of the data, counted from the start of the file."""
+        return self.layout.offset
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, as stored."""
+        return self.layout.nbytes
+
+    @property
+    def trailing_nbytes(self) -> int:
+        """Bytes that the file holds after the last element; NumPy ignores them too."""
+        return self.identity.nbytes - self.layout.stop
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open the file for reading, if it still is the one that was opened.
+
+        Yields
+        ------
+        int
+            File descriptor, closed when the block ends.
+
+        Raises
+        ------
+        StaleFileError
+            If the file was truncated, replaced, rewritten or deleted since.
+        """
+        try:
+            fd = open_fd(self.path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            msg = f"{self.path}: expected {self.identity}, found no file"
+            raise StaleFileError(msg) from error
+        try:
+            self._check(Identity.of(os.fstat(fd)))
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _check(self, found: Identity) -> None:
+        expected = self.identity
+        same = (found.inode, found.nbytes) == (expected.inode, expected.nbytes)
+        if not same or not (self.filling or found.mtime_ns == expected.mtime_ns):
+            msg = f"{self.path}: expected {expected}, found {found}; open it again to read it now"
+            raise StaleFileError(msg)
+
+    def __getitem__(self, index: Any) -> Any:
+        region, pick = split_index(index, self.shape)
+        with self.opened() as fd:
+            block = map_region(fd, self.layout, region)
+        block = block[pick] if pick else block
+        if self.samples is None:
+            return block
+        return self.samples.decode(np.asarray(block), np)[()]  # one sample is a scalar again
+
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        return np.array(self[...], dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        dtype = self.dtype if self.samples is None else f"{self.dtype} of {self.samples.name}"
+        return (
+            f"Source({self.path!r}, shape={self.shape}, dtype={dtype}, "
+            f"order={self.order!r}, offset={self.offset})"
+        )
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """Identify the file without reading it; ``repr`` spells a dtype out, fields and all."""
+        identity = (self.identity.inode, self.identity.nbytes, self.identity.mtime_ns)
+        geometry = (self.shape, repr(self.layout.dtype), self.order, self.offset)
+        return (
+            "mmchunks.Source",
+            self.path,
+            identity,
+            geometry,
+            self.samples and self.samples.name,
+        )
+
+
+def open_source(path: str | os.PathLike[str], *, max_header_size: int) -> Source:
+    """Read the header of a ``.npy`` file that may be incomplete, without a word about that."""
+    name = as_name(path)
+    with regular_file(name) as fd:
+        # Taken before the header is read: a change from here on is found by whoever reads.
+        identity = Identity.of(os.fstat(fd))
+        try:
+            layout = _read_layout(fd, identity.nbytes, max_header_size=max_header_size)
+        except HeaderError as error:
+            msg = f"{name}: {error}"
+            raise HeaderError(msg) from error
+        return Source(path=os.path.realpath(name), layout=layout, identity=identity)
+
+
+def _read_layout(fd: int, file_nbytes: int, *, max_header_size: int) -> Layout:
+    head = os.pread(fd, _FIRST_READ_NBYTES, 0)
+    if not head or head[:6] != npy.MAGIC[: len(head)]:
+        msg = f"is {npy.describe(head)}"
+        raise HeaderError(msg)
+    nbytes = min(npy.head_nbytes(head, max_header_size=max_header_size), file_nbytes)
+    while len(head) < nbytes:
+        more = os.pread(fd, nbytes - len(head), len(head))
+        if not more:  # truncated in this moment: decode() says what is missing
+            break
+        head += more
+    layout = npy.decode(head, max_header_size=max_header_size)
+    if layout.stop > file_nbytes:
+        msg = (
+            f"header promises {layout.nbytes:,} bytes of data, "
+            f"file holds {file_nbytes - layout.offset:,}"
+        )
+        raise HeaderError(msg)
+    return layout

@@ -1,0 +1,169 @@
+"""What shape, dtype and unit does a sweep have, when only its function knows? Look at its first results.
+
+    calls   0      1    2    3                       ...
+            |first||as many as half a second takes|
+            shape  seconds a row  ->  rows a unit     then the file is made, and these rows are
+            dtype                                     written into it: nothing is computed twice
+
+The first call may be slow for reasons of its own (imports, compilation), so it does not count for
+the pace if others follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mmchunks.errors import JournalError
+from mmchunks.filling.attempts import attempt, raise_failure
+from mmchunks.filling.computing import Receipt, Rows, Unit, as_row, call_for
+from mmchunks.filling.resuming import begin, dtype_text, watched
+from mmchunks.filling.units import choose_unit_rows
+from mmchunks.writing.lines import Ledger
+from mmchunks.writing.ranges import missing
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mmchunks.filling.attempts import Failure
+    from mmchunks.filling.computing import Job
+    from mmchunks.filling.scenarios import Call
+
+__all__ = ["Limits", "learn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How large a unit may be."""
+
+    rows: int | None
+    """Exactly so many rows, whatever the rest says; None leaves it to the rest."""
+
+    nbytes: int
+    """Most bytes."""
+
+    seconds: tuple[float, float]
+    """Least and most seconds."""
+
+    look: float
+    """How many seconds to look at results before choosing."""
+
+    def unit_rows(self, rows: int, row_nbytes: int, row_seconds: float) -> int:
+        """Choose how many of `rows` rows make a unit."""
+        return self.rows or choose_unit_rows(
+            rows=rows,
+            row_nbytes=row_nbytes,
+            row_seconds=row_seconds,
+            seconds=self.seconds,
+            nbytes=self.nbytes,
+            page=4096,
+        )
+
+
+def learn(
+    job: Job, settings: dict[str, Any], rows: int, limits: Limits, alone: bool, unit: Unit
+) -> Receipt:
+    """Compute the first rows, begin the work as they show it to be, and write them.
+
+    Parameters
+    ----------
+    job : Job
+        Shape and dtype may be unknown.
+    settings : dict
+        Of the work; what is learnt is added.
+    rows : int
+        How many scenarios there are.
+    limits : Limits
+        How large a unit may be.
+    alone : bool
+        Whether no other driver may be at work.
+    unit : Unit
+        The first scenarios that this process is to compute.
+
+    Returns
+    -------
+    Receipt
+        For the rows that were written, which the journal has already. File and journal are there.
+
+    Raises
+    ------
+    SweepError
+        If shape or dtype are to be learnt, and the function fails.
+    """
+    failures: list[Failure] = []
+    known = job.shape is not None and job.dtype is not None
+    first = None if known else _first(job, unit, failures)
+    if first is not None:
+        unit = Unit(start=unit.start + len(failures), calls=unit.calls[len(failures) :])
+        job = dataclasses.replace(
+            job,
+            shape=first.row.shape if job.shape is None else job.shape,
+            dtype=first.row.dtype if job.dtype is None else job.dtype,
+        )
+    assert job.shape is not None
+    assert job.dtype is not None
+    row_nbytes = math.prod(job.shape) * job.dtype.itemsize
+    block = Rows.of(job, unit, max(1, min(len(unit.calls), limits.nbytes // max(row_nbytes, 1))))
+    block.failures = failures
+    if first is not None:
+        block.take(first.row, first.seconds)
+    pace = _look(block, limits.look)
+    if block.failures and job.on_error == "raise" and block.filled == len(block.failures):
+        # Nothing is known to be right yet: leave nothing behind that a mended call would meet.
+        raise_failure(job.path, block.failures[-1])
+    settings = settings | {
+        "shape": [rows, *job.shape],
+        "dtype": dtype_text(job.dtype),
+        "unit_rows": limits.unit_rows(rows, row_nbytes, pace),
+    }
+    journal, target = begin(job.path, settings)
+    mine = (unit.start, unit.start + block.filled)
+    receipt = Receipt(done=[], failures=[], interrupted=block.interrupted)
+    # Another driver that was faster has these rows, maybe other ones from a function that draws
+    # random numbers: they are written and written down as a driver does it, or not at all.
+    with suppress(JournalError), journal.lock(force=False) if alone else nullcontext():
+        if missing(mine, Ledger.read(journal.records()).rows) == [mine]:
+            with watched(journal, target, alone=alone) as writer:
+                receipt = block.write(target)
+                writer.append_many(receipt.records)
+    return receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    row: np.ndarray[Any, Any]
+    seconds: float
+
+
+def _first(job: Job, unit: Unit, failures: list[Failure]) -> _First:
+    """Compute rows until one does not fail; those that do are added to `failures`."""
+    found: list[np.ndarray[Any, Any]] = []
+
+    def compute(call: Call) -> None:
+        found.append(as_row(call_for(job, call), job.dtype))
+
+    for row, call in enumerate(unit.calls, start=unit.start):
+        began = time.perf_counter()
+        failure = attempt(row, functools.partial(compute, call), retries=job.retries)
+        if failure is None:
+            return _First(row=found[0], seconds=time.perf_counter() - began)
+        failures.append(failure)
+        if job.on_error == "raise":
+            break
+    return raise_failure(job.path, failures[-1])
+
+
+def _look(block: Rows, seconds: float) -> float:
+    """Fill rows for some seconds, and tell how many seconds a row takes."""
+    if not block.filled:
+        block.fill(seconds=0)
+    first, filled = block.seconds, block.filled
+    if first < seconds:
+        block.fill(seconds=seconds - first)
+    more = block.filled - filled
+    return (block.seconds - first) / more if more else first

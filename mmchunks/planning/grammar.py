@@ -1,0 +1,284 @@
+"""What do ``chunks=`` and ``halo=`` mean? Dask's grammar, read into a grid that lists no equal chunks.
+
+What dask says holds: the judge in the tests is ``dask.array.core.normalize_chunks``. One case is
+ours: a whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the slowest axis, because
+near-squares of a file touch every page of it many times over.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mmchunks.errors import PlanError
+from mmchunks.planning.cuts import Cuts, even, listed, whole
+from mmchunks.planning.grids import Grid
+
+if TYPE_CHECKING:
+    from mmchunks.files.layout import Layout
+
+__all__ = ["Halo", "as_axis", "parse_chunks", "parse_halo", "parse_nbytes", "slabs"]
+
+_UNITS = {"": 1} | {
+    prefix + infix: base**power
+    for base, infix in ((1000, ""), (1024, "i"))
+    for power, prefix in enumerate("kmgtp", start=1)
+}
+
+
+def parse_chunks(chunks: Any, layout: Layout, *, target_nbytes: int) -> Grid:
+    """Cut `layout` as `chunks` says.
+
+    Parameters
+    ----------
+    chunks : int, str, tuple, list, dict, array or None
+        As in dask. ``-1`` and ``None`` leave an axis whole, alone or as entries.
+    layout : Layout
+        The array to cut.
+    target_nbytes : int
+        Bytes of a chunk where ``"auto"`` does not say how many.
+
+    Returns
+    -------
+    Grid
+        The layout and its cuts.
+
+    Raises
+    ------
+    PlanError
+        If `chunks` is not of dask's grammar or does not fit the shape.
+
+    Examples
+    --------
+    >>> from mmchunks.files.layout import Layout
+    >>> layout = Layout(shape=(1000, 500), dtype=np.dtype("f4"))
+    >>> parse_chunks({-1: 200}, layout, target_nbytes=2**27).largest
+    (1000, 200)
+    >>> parse_chunks("64 kB", layout, target_nbytes=2**27).largest
+    (32, 500)
+    """
+    if isinstance(chunks, str):
+        return slabs(layout, target_nbytes if chunks == "auto" else parse_nbytes(chunks))
+    entries = _entries(chunks, layout.shape)
+    limits = {parse_nbytes(entry) for entry in entries if entry is not None and _is_size(entry)}
+    if len(limits) > 1:
+        msg = f"chunks={reprlib.repr(chunks)} asks for several sizes at once; write one of them"
+        raise PlanError(msg)
+    limit = limits.pop() if limits else target_nbytes
+    sizes = _auto_sizes(entries, layout, limit)
+    cuts = [
+        even(length, sizes[axis]) if axis in sizes else _cuts(entry, axis, length)
+        for axis, (entry, length) in enumerate(zip(entries, layout.shape, strict=True))
+    ]
+    return Grid(layout=layout, cuts=tuple(cuts))
+
+
+def slabs(layout: Layout, target_nbytes: int) -> Grid:
+    """Cut into contiguous chunks of at most `target_nbytes`, along as slow an axis as can be.
+
+    Examples
+    --------
+    >>> from mmchunks.files.layout import Layout
+    >>> layout = Layout(shape=(10, 100), dtype=np.dtype("u1"))
+    >>> slabs(layout, 250).largest, slabs(layout, 30).largest
+    ((2, 100), (1, 30))
+    """
+    cuts = [whole(length) for length in layout.shape]
+    for axis in layout.axes if layout.nbytes else ():
+        step = target_nbytes // layout.strides[axis]
+        cuts[axis] = even(layout.shape[axis], max(step, 1))
+        if step:
+            break
+    return Grid(layout=layout, cuts=tuple(cuts))
+
+
+def parse_nbytes(text: str) -> int:
+    """Read a number of bytes as dask does.
+
+    Examples
+    --------
+    >>> parse_nbytes("64 MiB"), parse_nbytes("1.5kB"), parse_nbytes("1e3")
+    (67108864, 1500, 1000)
+    """
+    match = re.fullmatch(r"(\d*\.?\d*(?:e[+-]?\d+)?)([kmgtp]?i?)b?", text.replace(" ", "").lower())
+    if match and match[2] in _UNITS and text.strip():
+        try:
+            nbytes = int(float(match[1] or 1) * _UNITS[match[2]])
+        except (ValueError, OverflowError):
+            nbytes = 0
+        if nbytes >= 1:
+            return nbytes
+    msg = f'{text!r} is no number of bytes; write one such as "64 MiB" or "1e8", or "auto"'
+    raise PlanError(msg)
+
+
+def as_axis(axis: Any, ndim: int) -> int:
+    """Read the number of an axis, which may be negative; PlanError if there is none such."""
+    try:
+        found = operator.index(axis)
+    except TypeError:
+        found = ndim
+    if not -ndim <= found < ndim:
+        msg = f"there is no axis {axis!r} in an array of {ndim} axes; write {-ndim} to {ndim - 1}"
+        raise PlanError(msg)
+    return found % ndim
+
+
+def _entries(chunks: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Give one entry of `chunks` per axis."""
+    if isinstance(chunks, Mapping):
+        named = {as_axis(axis, len(shape)): entry for axis, entry in chunks.items()}
+        return [named.get(axis) for axis in range(len(shape))]
+    if isinstance(chunks, np.ndarray):
+        chunks = chunks.tolist()
+    if chunks is None or isinstance(chunks, numbers.Real):
+        return [chunks] * len(shape)
+    if not isinstance(chunks, Sequence):
+        msg = f'chunks={chunks!r} says nothing; write "auto", a length, or one entry per axis'
+        raise PlanError(msg)
+    entries = list(chunks)
+    if not entries and not any(shape):
+        entries = [0] * len(shape)  # dask reads () so
+    plain = all(isinstance(entry, (numbers.Real, str)) for entry in entries)
+    if len(shape) == 1 and len(entries) > 1 and plain:
+        entries = [entries]  # the outer brackets may be left out where there is one axis
+    if shape and len(entries) != len(shape):
+        msg = (
+            f"chunks={reprlib.repr(chunks)} has {len(entries)} entries for the {len(shape)} axes "
+            f"of shape {shape}; write one for each, -1 for an axis that is not cut"
+        )
+        raise PlanError(msg)
+    return entries[: len(shape)]  # whatever is said of no axes is ignored, as dask does
+
+
+def _is_size(entry: Any) -> bool:
+    """Whether an entry is a number of bytes in words."""
+    return isinstance(entry, str) and entry != "auto"
+
+
+def _whole_axis(entry: Any) -> bool:
+    """Whether an entry leaves its axis whole."""
+    return entry is None or (isinstance(entry, numbers.Real) and entry == -1)
+
+
+def _auto_sizes(entries: list[Any], layout: Layout, limit_nbytes: int) -> dict[int, int]:
+    """Choose the lengths of the ``"auto"`` axes: dask's arithmetic, float by float.
+
+    All of them get the same length, as long as none is shorter than it; those are left whole, and
+    the others share what that leaves. An axis of an array without bytes is not cut.
+    """
+    autos = {axis for axis, entry in enumerate(entries) if isinstance(entry, str)}
+    if not autos:
+        return {}
+    shape = layout.shape
+    # dask counts an entry such as 100 as 100 elements even where the axis is shorter.
+    block = math.prod(
+        length if _whole_axis(entry) else max(_lengths(entry, axis))
+        for axis, (entry, length) in enumerate(zip(entries, shape, strict=True))
+        if axis not in autos
+    )
+    sizes: dict[int, int] = {}
+    while autos:
+        if not block * layout.itemsize:
+            return sizes | {axis: max(shape[axis], 1) for axis in autos}
+        size = (max(1, limit_nbytes) / layout.itemsize / block) ** (1 / len(autos))
+        short = {axis for axis in autos if shape[axis] < size}
+        sizes |= {axis: max(1, shape[axis] if axis in short else int(size)) for axis in autos}
+        block *= math.prod(shape[axis] for axis in short)
+        autos = short and autos - short
+    return sizes
+
+
+def _cuts(entry: Any, axis: int, length: int) -> Cuts:
+    """Cut one axis as its entry says."""
+    if _whole_axis(entry):
+        return whole(length)
+    sizes = _lengths(entry, axis)
+    if isinstance(entry, numbers.Real):
+        if sizes[0] < 1 <= length:
+            msg = f"chunks of length {entry!r} never fill axis {axis} of length {length}; write 1"
+            raise PlanError(msg + f" to {length}, or -1 for the whole axis")
+        return even(length, max(sizes[0], 1))
+    if sum(sizes) != length or min(sizes) < 0:
+        msg = (
+            f"chunks of axis {axis} add up to {sum(sizes)}: {reprlib.repr(entry)}, but its length "
+            f"is {length}; list lengths >= 0 that add up to {length}"
+        )
+        raise PlanError(msg)
+    return listed(sizes)
+
+
+def _lengths(entry: Any, axis: int) -> list[int]:
+    """Read the length or the lengths that an entry spells out."""
+    found = entry if isinstance(entry, Sequence) and not isinstance(entry, str) else [entry]
+    if isinstance(entry, np.ndarray):
+        found = entry.tolist()
+    if not found:
+        msg = f"chunks of axis {axis} are an empty tuple; write (0,) for an axis of length 0"
+        raise PlanError(msg)
+    if not all(isinstance(n, numbers.Real) and n == n // 1 for n in found):
+        msg = (
+            f"chunks of axis {axis} must be whole numbers, got {reprlib.repr(entry)}; write a "
+            'length, a tuple of lengths, -1 for the whole axis, "auto" or a size such as "64 MiB"'
+        )
+        raise PlanError(msg)
+    return [int(n) for n in found]
+
+
+Halo: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def parse_halo(halo: Any, ndim: int) -> Halo:
+    """Read a halo.
+
+    Parameters
+    ----------
+    halo : None, int or dict
+        Elements at both sides of axis 0, or ``{axis: n}``, or ``{axis: (before, after)}``. Axes
+        may be counted from the end.
+    ndim : int
+        Number of axes.
+
+    Returns
+    -------
+    tuple of (int, int)
+        Elements before and after, for every axis.
+
+    Raises
+    ------
+    PlanError
+        If there is no such axis, or a number is negative or none.
+
+    Examples
+    --------
+    >>> parse_halo(2, 2), parse_halo({-1: (0, 5)}, 2)
+    (((2, 2), (0, 0)), ((0, 0), (0, 5)))
+    """
+    found = [(0, 0)] * ndim
+    entries = halo if isinstance(halo, Mapping) else {} if halo is None else {0: halo}
+    for axis, entry in entries.items():
+        found[as_axis(axis, ndim)] = _reach(entry, axis)
+    return tuple(found)
+
+
+def _reach(entry: Any, axis: Any) -> tuple[int, int]:
+    """Read how far one axis is read before and after."""
+    try:
+        before, after = entry if isinstance(entry, (tuple, list)) else (entry, entry)
+        reach = (operator.index(before), operator.index(after))
+    except (TypeError, ValueError):
+        reach = (-1, -1)
+    if min(reach) < 0:
+        msg = (
+            f"halo of axis {axis} must be one or two numbers of elements >= 0, got {entry!r}; "
+            f"write {{{axis}: 3}} or {{{axis}: (0, 3)}}"
+        )
+        raise PlanError(msg)
+    return reach

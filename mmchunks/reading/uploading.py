@@ -1,0 +1,307 @@
+"""How does one region of a file come onto a GPU? By the way asked for, or the one that won here.
+
+    pread     read by rows into the slots of a ring, from the page cache or the disk
+    direct    the same around the page cache (O_DIRECT), where the region has no gaps
+    mmap      copied out of a map into the slots; where the device addresses pageable memory
+              (HMM, Grace), the map itself is the block
+    gds       whole pages straight from the disk, the edges by the ring
+    auto      a few MB by each way, once for every mount, device and state of the page cache
+
+A way that cannot be taken leads to ``pread``, and the route says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmchunks.errors import DeviceError
+from mmchunks.files.layout import Layout
+from mmchunks.files.mapping import map_region
+from mmchunks.files.mounts import mount_of
+from mmchunks.files.preading import read_range, read_region
+from mmchunks.gpu import devices, gds, transfers
+from mmchunks.gpu.forms import Fields, field
+from mmchunks.reading import routes
+from mmchunks.reading.pagecache import resident_fraction
+from mmchunks.reading.trials import Trials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mmchunks.files.layout import Region
+    from mmchunks.files.raw import Samples
+    from mmchunks.files.runs import Runs
+    from mmchunks.files.sources import Source
+
+__all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_field", "gpu_way"]
+
+_PAGE = 4096
+_TRIAL_NBYTES = 2**25  # a whole ring: less would not show what several readers are good for
+_WARM_FRACTION = 0.95
+
+_trials = Trials()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How the bytes of a region travel, and why that way."""
+
+    io: str
+    """``"pread"``, ``"direct"``, ``"mmap"`` or ``"gds"``."""
+
+    readers: int = 1
+    """Threads that read."""
+
+    reason: str = ""
+    """One sentence."""
+
+
+# In the order in which they are tried; one thread first, because it wins where the disk is slow.
+_WAYS = {
+    "pread x 1": Way(io="pread"),
+    "pread x 2": Way(io="pread", readers=2),
+    "pread x 4": Way(io="pread", readers=4),
+    "direct x 1": Way(io="direct"),
+    "direct x 2": Way(io="direct", readers=2),
+    "mmap x 2": Way(io="mmap", readers=2),
+    "gds": Way(io="gds"),
+}
+_READERS = {"pread": 2, "direct": 1, "mmap": 2, "gds": 1}  # where nothing was tried
+
+
+def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
+    """Bring one region onto the GPU of this process.
+
+    Parameters
+    ----------
+    source : Source
+        The file; its identity is checked before the region is touched, and again after.
+    region : tuple of slice
+        As ``source.layout.region`` makes it.
+    io : {"auto", "pread", "direct", "mmap", "gds"}
+        The way the bytes take.
+    out : cupy.ndarray or None
+        Filled, if given.
+
+    Returns
+    -------
+    cupy.ndarray
+        Ready on the current stream, samples decoded. What a device cannot count arrives as bytes,
+        see `unpacking`.
+
+    Raises
+    ------
+    StaleFileError
+        If the file is not the one that was opened, or changes while it is being read.
+    DeviceError
+        If the device has not enough memory, or `out` is not an array for these elements.
+    """
+    if source.samples is not None:
+        return _decoded(source, source.samples, region, io, out)
+    layout = source.layout
+    with source.opened() as fd:
+        if io == "mmap" and out is None:
+            try:
+                return devices.addressable(map_region(fd, layout, region))
+            except DeviceError:
+                pass  # most devices are fed by the ring
+        way = gpu_way(source, fd, region, io=io)
+        block = _upload(source, fd, region, way, out)
+    # Opened once more: what changed in the meantime may have left old and new bytes in the block.
+    with source.opened():
+        return block
+
+
+def _decoded(source: Source, samples: Samples, region: Region, io: str, out: Any) -> Any:
+    """Bring samples, and decode them."""
+    if out is not None:
+        shape, gpu = source.layout.block_shape(region), devices.place()
+        transfers.check_out(out, shape, samples.result, gpu)
+    stored = gpu_block(dataclasses.replace(source, samples=None), region, io=io, out=None)
+    block = _decode(stored, samples)
+    if out is None:
+        return block
+    out[...] = block
+    return out
+
+
+def _decode(block: Any, samples: Samples) -> Any:
+    """Turn stored samples into numbers, on their device."""
+    cupy = devices.cupy_module()
+    stored = Fields(block, samples.stored, cupy) if samples.stored.names else block
+    return samples.decode(stored, cupy)
+
+
+def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any], samples: Samples | None) -> Any:
+    """Bring bytes of this host onto the GPU of this process, as an array of one axis.
+
+    Parameters
+    ----------
+    memory : numpy.ndarray of uint8
+        A whole number of elements, one axis, dense; a map or any other memory.
+    dtype : dtype
+        Type of the elements, byte order included.
+    samples : Samples or None
+        Kind of the samples that they are, if they are to be decoded.
+
+    Returns
+    -------
+    cupy.ndarray
+        Ready on the current stream; a copy.
+    """
+    shape = (memory.nbytes // dtype.itemsize,)
+    block = transfers.upload(memory.nbytes, partial(_fill_mapped, memory), shape, dtype, "C")
+    return block if samples is None else _decode(block, samples)
+
+
+def gpu_field(block: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Take one field out of the bytes that `gpu_block` brought of structured elements.
+
+    Parameters
+    ----------
+    block : cupy.ndarray of uint8
+        The bytes of each element along the last axis.
+    dtype : dtype
+        The structured type that was stored.
+    name : str
+        A field of it.
+
+    Returns
+    -------
+    cupy.ndarray
+        A view where the device can read the field in place, see `unpacking.field`; else a copy.
+    """
+    return field(block, dtype, name, devices.cupy_module())
+
+
+def gpu_way(source: Source, fd: int, region: Region, *, io: str) -> Way:
+    """Find the way of a region onto the GPU of this process.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    fd : int
+        The same file, open for reading.
+    region : tuple of slice
+        As ``source.layout.region`` makes it.
+    io : {"auto", "pread", "direct", "mmap", "gds"}
+        ``"auto"`` tries every way on the first large region.
+
+    Returns
+    -------
+    Way
+        One that can be taken, and the reason.
+    """
+    asked = routes.asked(io, "gpu")
+    if asked is None:
+        return _winner(source, fd, region)
+    why = _refusal(source.layout, region, io)
+    if why is None:
+        return Way(io=io, readers=_READERS[io], reason=asked.reason)
+    return Way(io="pread", readers=_READERS["pread"], reason=f"{asked.reason}, but {why}")
+
+
+def _refusal(layout: Layout, region: Region, io: str) -> str | None:
+    """Say why a way cannot be taken; None if it can."""
+    if io == "pread":
+        return None
+    if not layout.contiguous(region):
+        return "the region has gaps, which only pread gathers"
+    return gds.refusal() if io == "gds" else None
+
+
+def _winner(source: Source, fd: int, region: Region) -> Way:
+    """Try every way on its own part of the region, so that none finds what another one read."""
+    layout = source.layout
+    ways = {n: w for n, w in _WAYS.items() if _refusal(layout, region, w.io) is None}
+    if layout.region_nbytes(region) < _TRIAL_NBYTES * len(ways):
+        reason = "the region is too small to try every way"
+        return Way(io="pread", readers=_READERS["pread"], reason=reason)
+    resident = resident_fraction(fd, layout.span(region))
+    warm = resident is not None and resident >= _WARM_FRACTION
+    attempts = {
+        name: partial(_try, source, fd, region, way, number * _TRIAL_NBYTES)
+        for number, (name, way) in enumerate(ways.items())
+    }
+    key = (mount_of(source.path).point, devices.place(), warm, layout.contiguous(region))
+    verdict = _trials.winner(key, attempts)
+    way = ways[verdict.way]
+    return Way(io=way.io, readers=way.readers, reason=f"{verdict.way} won here: {verdict.reason}")
+
+
+def _try(source: Source, fd: int, region: Region, way: Way, start: int) -> float:
+    """Bring a few MB of the region onto the GPU, and say how long it took."""
+    layout = source.layout
+    fill = _filling(source, fd, region, way)
+
+    def part(first: int, memory: memoryview) -> None:
+        fill(start + first, memory)
+
+    direct = None
+    if way.io == "gds":
+        offset = layout.span(region).offset + start
+        direct = gds.plan_direct(source.path, offset, _TRIAL_NBYTES, _PAGE)
+
+    def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
+        shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
+        return transfers.upload(
+            _TRIAL_NBYTES, fill, shape, dtype, "C", readers=way.readers, direct=direct
+        )
+
+    bring(_fill_nothing, None)  # the first ring and the first memory take long, by any way
+    return devices.seconds(lambda: bring(part, direct))
+
+
+def _fill_nothing(_start: int, _memory: memoryview) -> None:
+    """Leave a slot as it is."""
+
+
+def _upload(source: Source, fd: int, region: Region, way: Way, out: Any) -> Any:
+    layout = source.layout
+    nbytes = layout.region_nbytes(region)
+    direct = None
+    if way.io == "gds":
+        direct = gds.plan_direct(source.path, layout.span(region).offset, nbytes, _PAGE)
+    return transfers.upload(
+        nbytes,
+        _filling(source, fd, region, way),
+        layout.block_shape(region),
+        layout.dtype,
+        layout.order,
+        out=out,
+        readers=way.readers,
+        direct=direct,
+    )
+
+
+def _filling(
+    source: Source, fd: int, region: Region, way: Way
+) -> Callable[[int, memoryview], None]:
+    """Make the function that fills a slot with the dense stream of the region from a byte on."""
+    layout = source.layout
+    if way.io == "direct":
+        return partial(_fill_direct, fd, layout.span(region).offset)
+    if way.io == "mmap":
+        return partial(_fill_mapped, map_region(fd, layout, region).ravel("K").view(np.uint8))
+    return partial(_fill_read, fd, layout.runs(region))
+
+
+def _fill_read(fd: int, runs: Runs, start: int, memory: memoryview) -> None:
+    read_range(fd, runs, start, memory)
+
+
+def _fill_direct(fd: int, offset: int, start: int, memory: memoryview) -> None:
+    """Read bytes that have no gaps: an array of them, of which all is wanted."""
+    layout = Layout(shape=(memory.nbytes,), dtype=np.dtype("u1"), offset=offset + start)
+    out = np.frombuffer(memory, np.uint8)
+    read_region(fd, layout, layout.whole, out, direct=True, threads=1, piece_nbytes=memory.nbytes)
+
+
+def _fill_mapped(data: np.ndarray[Any, Any], start: int, memory: memoryview) -> None:
+    np.frombuffer(memory, np.uint8)[:] = data[start : start + memory.nbytes]

@@ -1,0 +1,8 @@
+"""How is one file written by many? Its space, its pages with one writer each, and the record of it.
+
+create    reserving (space, then a name that lasts: durable) -> targets
+write     targets -> assigning (what goes where) -> handles (the same file?) -> pages
+checksums -> receipt
+record    receipt -> lines -> journal; locks: one driver; interrupts: not in between
+resume    journal -> lines -> ranges that are left
+"""

@@ -1,0 +1,282 @@
+r"""Which chunks of a file are done? What was written down beside it, and nothing else.
+
+    out.npy
+    out.npy.mmchunks/
+        plan.json                      the settings, as the first run gave them
+        node7-4711-9f2c...e1.jsonl     what one writer did: a line a chunk, only ever appended
+        node8-1302-03ab...77.ended.jsonl
+        driver.json                    who drives it now (see locks)
+
+Every line is JSON and carries the CRC of its own text, so that a line which a crash tore is known.
+A line is appended only after the bytes it speaks of were flushed without error, and is itself
+flushed before the writer goes on: what the journal says is on stable storage, is.
+
+One file a writer, because independent processes on several hosts cannot append to one file of a
+network file system without losing lines. A writer that has ended renames its file: a host that
+looked at it before may for a long time believe that it has not grown, but not under a new name.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import threading
+import time
+import uuid
+import zlib
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmchunks.errors import JournalError, os_error
+from mmchunks.writing.durable import making, sync_folder, write_new
+from mmchunks.writing.locks import owned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mmchunks.writing.locks import Owner
+
+__all__ = ["Journal", "Writer"]
+
+_CRC = b'{"crc32":"%08x",'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """The folder beside a file that says what of it is done.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/out.npy"
+    >>> journal = Journal.create(path, {"rows": 10})
+    >>> with journal.writer() as writer:
+    ...     writer.append({"rows": [0, 5], "state": "done"})
+    >>> [record["rows"] for record in Journal.open(path).records()]
+    [[0, 5]]
+    """
+
+    path: str
+    """The file that the journal is about."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the journal is kept."""
+        return Path(f"{self.path}.mmchunks")
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], settings: dict[str, Any]) -> Journal:
+        """Begin a journal; it appears with its settings inside, or not at all.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file that it is about.
+        settings : dict
+            What a later run must agree with, in what JSON can say.
+
+        Returns
+        -------
+        Journal
+            An empty one.
+
+        Raises
+        ------
+        JournalError
+            If `path` has a journal already.
+        OSError
+            If none can be made there.
+        """
+        journal = cls(path=os.fspath(path))
+        unborn = Path(f"{journal.folder}.{uuid.uuid4().hex}")
+        with making(journal.path):
+            unborn.mkdir()
+        try:
+            write_new(unborn / "plan.json", json.dumps(settings, indent=1).encode())
+            sync_folder(unborn)
+            # Renaming a folder onto one that holds something fails: of two creators one wins.
+            unborn.rename(journal.folder)
+        except OSError:
+            shutil.rmtree(unborn)
+            if not journal.folder.exists():
+                raise
+            msg = f"{path}: has a journal of earlier work; carry on with it, or remove {journal.folder}"
+            raise JournalError(msg) from None
+        sync_folder(journal.folder.parent)
+        return journal
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Journal:
+        """Open the journal of the file `path`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it has none.
+        JournalError
+            If its settings are not to be read.
+        """
+        journal = cls(path=os.fspath(path))
+        journal.settings  # noqa: B018  (reads it, so that a damaged journal is refused here)
+        return journal
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What `create` was given."""
+        plan = self.folder / "plan.json"
+        try:
+            settings: dict[str, Any] = json.loads(plan.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            there = self.folder.exists() or os.path.lexists(self.path)
+            msg = f"{self.path}: " + (
+                f"has no journal; {plan} is missing"
+                if there
+                else "no such file, and no journal of it"
+            )
+            raise os_error(errno.ENOENT, msg) from None
+        except ValueError as error:
+            msg = f"{plan}: is not the JSON that was written there ({error})"
+            raise JournalError(msg) from error
+        return settings
+
+    def records(self) -> list[dict[str, Any]]:
+        """Read what all writers have written down, each writer's lines in their order.
+
+        The last line of a writer may be torn by a crash: it was never durable, so what it speaks
+        of is not done, and it is left out.
+
+        Returns
+        -------
+        list of dict
+            As they were appended.
+
+        Raises
+        ------
+        JournalError
+            If a line that others follow is damaged: it names the file and the line.
+        """
+        while True:
+            # A writer that ends just now takes the name from its file between listing and reading.
+            with suppress(FileNotFoundError):
+                return [
+                    record
+                    for file in sorted(self.folder.glob("*.jsonl"))
+                    for record in _records(file, file.read_bytes())
+                ]
+
+    @contextmanager
+    def writer(self) -> Iterator[Writer]:
+        """Open a file of one's own to append records to, while the block runs."""
+        host, pid = os.uname().nodename, os.getpid()
+        name = self.folder / f"{host}-{pid}-{uuid.uuid4().hex}.jsonl"
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        try:
+            sync_folder(self.folder)
+            yield Writer(name, fd, {"host": host, "pid": pid})
+        finally:
+            os.close(fd)
+            with suppress(OSError):  # what was appended is safe under either name
+                name.rename(name.with_suffix(".ended.jsonl"))
+
+    @contextmanager
+    def lock(self, *, force: bool) -> Iterator[Owner]:
+        """Be the only driver of the file while the block runs.
+
+        Parameters
+        ----------
+        force : bool
+            Take it from an owner whose end cannot be seen, because it is on another host.
+
+        Yields
+        ------
+        Owner
+            This process.
+
+        Raises
+        ------
+        JournalError
+            If another driver is at work: it names host, pid and time.
+        """
+        with owned(self.folder, force=force) as owner:
+            yield owner
+
+    def remove(self) -> None:
+        """Forget everything: the file has no journal from now on."""
+        # The name goes first: a journal that lacks some of its lines must not be found.
+        dying = self.folder.rename(f"{self.folder}.{uuid.uuid4().hex}")
+        sync_folder(dying.parent)
+        shutil.rmtree(dying)
+
+
+class Writer:
+    """Appends records to a file of its own; made by `Journal.writer`, safe to share by threads."""
+
+    def __init__(self, path: Path, fd: int, stamp: dict[str, Any]) -> None:
+        self._path = path
+        self._fd = fd
+        self._stamp = stamp
+        self._turn = threading.Lock()
+        self._failed = False
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write down one record; durable when this returns.
+
+        Parameters
+        ----------
+        record : dict
+            What JSON can say. Host, pid and time of this process are added where it does not
+            have its own.
+
+        Raises
+        ------
+        OSError
+            If it could not be made durable: then it is not done. This writer is of no use any
+            more, because what follows a torn line could not be read.
+        """
+        self.append_many([record])
+
+    def append_many(self, records: Iterable[dict[str, Any]]) -> None:
+        """Write down several records with one flush for all; as `append` otherwise."""
+        stamp = self._stamp | {"time": time.time()}
+        text = b"".join(_line(stamp | record) for record in records)
+        with self._turn:
+            if self._failed:
+                msg = f"{self._path}: an earlier record was lost; open another writer"
+                raise OSError(msg)
+            try:
+                # One call, so that nothing of another thread comes between; once, because the
+                # kernel reports a lost write to the first flush only.
+                written = os.write(self._fd, text)
+                if written == len(text):
+                    os.fdatasync(self._fd)
+            except OSError as error:  # not Ctrl-C, which comes before a write or after it
+                self._failed = True
+                msg = f"{self._path}: a record is lost: {(error.strerror or '').lower()}"
+                raise os_error(error.errno, msg) from error
+            if written < len(text):
+                self._failed = True
+                msg = f"{self._path}: {written:,} of {len(text):,} bytes were written; is it full?"
+                raise OSError(msg)
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    """Write one record as a line that carries the CRC of the rest of itself."""
+    text = json.dumps(record, separators=(",", ":")).encode()[1:]
+    return _CRC % zlib.crc32(text) + text + b"\n"
+
+
+def _records(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
+    """Read the lines of one writer."""
+    lines = text.removesuffix(b"\n").split(b"\n")
+    head = len(_CRC % 0)
+    for number, line in enumerate(lines, start=1):
+        if line[:head] == _CRC % zlib.crc32(line[head:]):
+            yield json.loads(b"{" + line[head:])
+        elif number < len(lines):
+            msg = f"{file}: line {number} of {len(lines)} is damaged; its chunk may or may not be done"
+            raise JournalError(msg)

@@ -1,0 +1,488 @@
+"""What can be done to a file that is being filled? Write regions, flush, read back, settle.
+
+A target is an ordinary ``.npy`` of its final length from the moment it has its name. There are two
+ways to write it:
+
+- ``target[region] = block`` for one process, or several of one host: exact bytes, durable after
+  ``target.flush()``.
+- ``target.write_chunk(region, block)`` for chunks that many processes on any host write at once:
+  durable when it returns, and what it returns can be written down as done. Parts of pages that
+  other chunks share may come back as fragments, for `settle` when all chunks are done.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import warnings
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmchunks.errors import LayoutError, os_error
+from mmchunks.files import npy
+from mmchunks.files.blocks import dense, flattened, take
+from mmchunks.files.indexing import split_index
+from mmchunks.files.layout import Layout, as_shape
+from mmchunks.files.mounts import mount_of
+from mmchunks.files.paths import as_name
+from mmchunks.files.preading import read_region
+from mmchunks.files.sources import MAX_HEADER_NBYTES, Source, open_source
+from mmchunks.gpu import transfers
+from mmchunks.gpu.forms import device_form
+from mmchunks.writing import pages, reserving
+from mmchunks.writing.assigning import as_array, check_cast, fitted, slabs, split_region
+from mmchunks.writing.checksums import Checksum
+from mmchunks.writing.handles import Handle
+from mmchunks.writing.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import DTypeLike
+
+    from mmchunks.files.layout import Order, Region
+    from mmchunks.writing.pages import Bytes, Fragment, Output
+
+__all__ = ["Target", "create_npy", "open_target"]
+
+_SLAB_NBYTES = 64 * 2**20  # how much of a block is converted at a time
+_PIECE_NBYTES = 8 * 2**20  # what one call reads
+_CACHED_NBYTES = (
+    2**20
+)  # writes up to so many bytes go through the page cache, unless flushed at once
+
+
+class Target:
+    """An array in a file of fixed length, whose regions can be written.
+
+    Made by `create_npy` and `open_target`. Travels to other processes in a few hundred bytes; each
+    opens the file anew, and finds out if it is another one by then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/out.npy"
+    >>> target = create_npy(path, (4, 3), "f4", fill_value=-1)
+    >>> target[1:3] = [[1, 2, 3]]
+    >>> target.flush()
+    >>> np.load(path)[:, 0]
+    array([-1.,  1.,  1., -1.], dtype=float32)
+    """
+
+    def __init__(self, source: Source, chunks: Any) -> None:
+        self.source = source
+        """The same file, to read: its layout and its identity."""
+        self.chunks = chunks
+        """How it is meant to be cut, in dask's grammar."""
+        self._cautious = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Target, (self.source, self.chunks)
+
+    def __repr__(self) -> str:
+        return f"Target({self.path!r}, shape={self.shape}, dtype={self.dtype})"
+
+    @property
+    def path(self) -> str:
+        """Absolute path of the file."""
+        return self.source.path
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements lie."""
+        return self.source.layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of one element, as stored."""
+        return self.source.dtype
+
+    @cached_property
+    def local(self) -> bool:
+        """Whether all writers are on this host, because no other can have the file."""
+        return mount_of(self.path).local
+
+    @cached_property
+    def _handle(self) -> Handle:
+        return Handle(self.path, self.source.identity, local=self.local)
+
+    def __getitem__(self, index: Any) -> Any:
+        region, pick = split_index(index, self.shape)
+        return self._read(region)[pick]
+
+    def __setitem__(self, index: Any, block: Any) -> None:
+        region, block = self._fitted(index, block)
+        self._caution(region)
+        output = self._handle.shared()
+        if self.local and self.layout.region_nbytes(region) <= _CACHED_NBYTES:
+            output = replace(output, direct=None)
+        for part, slab in slabs(self.layout, region, block, nbytes=_SLAB_NBYTES):
+            self._write(output, part, slab, exact=True, seen=_ignore)
+
+    def flush(self) -> None:
+        """Make everything durable that was assigned to regions of this target.
+
+        Raises
+        ------
+        OSError
+            If the kernel lost a write. It says so once, so this target stays failed: open it
+            again, and write anew what was written since the flush before.
+        """
+        self._handle.flush()
+
+    def write_chunk(self, index: Any, block: Any) -> dict[str, Any]:
+        """Write one region so that it is durable when this returns; for many writers at once.
+
+        Parameters
+        ----------
+        index : slice, int, Ellipsis or a tuple of these
+            The region. No other chunk may hold an element of it.
+        block : array_like
+            What belongs there, on the CPU or a GPU; cast and broadcast as by assignment.
+
+        Returns
+        -------
+        dict
+            ``"nbytes"``, ``"checksum"`` and, where pages are shared with chunks that other hosts
+            may write, ``"fragments"``: what a journal says of a chunk, and `settle` needs.
+
+        Raises
+        ------
+        OSError
+            If it is not durable. Write it again, all of it: to flush again would prove nothing.
+        """
+        region, block = self._fitted(index, block)
+        checksum = Checksum()
+        with self._handle.opened() as output:
+            fragments = self._write(output, region, block, exact=self.local, seen=checksum.update)
+            pages.flush(output)
+        receipt = {"nbytes": self.layout.region_nbytes(region), "checksum": str(checksum)}
+        if fragments:
+            receipt["fragments"] = [
+                [offset, base64.b64encode(data).decode()] for offset, data in fragments
+            ]
+        return receipt
+
+    def settle(self, records: Iterable[dict[str, Any]]) -> int:
+        """Write the pages that chunks share, durably, from the fragments of their records.
+
+        Parameters
+        ----------
+        records : iterable of dict
+            What `write_chunk` returned for every chunk, or what the journal holds of them, oldest
+            first. All chunks are done, or nobody is writing any more. Two processes may settle the
+            same records at once.
+
+        Returns
+        -------
+        int
+            How many pages were written.
+
+        Raises
+        ------
+        OSError
+            If they are not durable.
+        """
+        fragments = [
+            (offset, base64.b64decode(data))
+            for record in records
+            for offset, data in record.get("fragments", ())
+        ]
+        with self._handle.opened() as output:
+            count = pages.settle(output, fragments, stop=self.source.identity.nbytes)
+            pages.flush(output)
+        return count
+
+    def checksum(self, index: Any, like: str) -> str:
+        """Read a region, and compute the checksum that `write_chunk` would return for it.
+
+        Parameters
+        ----------
+        index : slice, int, Ellipsis or a tuple of these
+            The region.
+        like : str
+            A checksum of the algorithm to use.
+        """
+        region, _ = split_region(index, self.shape)
+        checksum = Checksum(like)
+        checksum.update(flattened(self._read(region), self.layout))
+        return str(checksum)
+
+    @contextmanager
+    def map(self, index: Any) -> Iterator[np.ndarray[Any, Any]]:
+        """Fill a region in place; durable when the block ends.
+
+        The view is memory of its own, read from the file and written back at the end: that is five
+        to twelve times faster than to store through a shared map, and is told of a full disk
+        instead of killed by it. If the block fails nothing is written.
+
+        Parameters
+        ----------
+        index : slice, int, Ellipsis or a tuple of these
+            The region.
+
+        Yields
+        ------
+        numpy.ndarray
+            What the region holds.
+
+        Raises
+        ------
+        OSError
+            If it is not durable.
+        """
+        region, pick = split_region(index, self.shape)
+        self._caution(region)
+        view = self._read(region)
+        yield view[(*pick, ...)]
+        with self._handle.opened() as output:
+            self._write(output, region, view, exact=True, seen=_ignore)
+            pages.flush(output)
+
+    def empty(self, index: Any) -> np.ndarray[Any, Any]:
+        """Take memory for a region, uninitialised, that `write_chunk` need not copy."""
+        region, pick = split_region(index, self.shape)
+        nbytes = self.layout.region_nbytes(region)
+        room = take((nbytes + pages.PAGE,), np.dtype(np.uint8), "C")
+        memory = pages.aligned(room, nbytes, self.layout.span(region).offset)
+        block: np.ndarray[Any, Any] = dense(memory, self.layout, region)[(*pick, ...)]
+        return block
+
+    def _read(self, region: Region) -> np.ndarray[Any, Any]:
+        """Read a region into memory of its own: a map would change while others write."""
+        block = self.empty(region)
+        with self.source.opened() as fd:
+            # What this host remembers may be older than what another one wrote.
+            read_region(
+                fd,
+                self.layout,
+                region,
+                block,
+                direct=not self.local,
+                threads=1,
+                piece_nbytes=_PIECE_NBYTES,
+            )
+        return block
+
+    def _fitted(self, index: Any, block: Any) -> tuple[Region, np.ndarray[Any, Any]]:
+        """Bring a block into the shape of its region, by views only."""
+        region, pick = split_region(index, self.shape)
+        try:
+            return region, fitted(_taken(block, self.dtype), region, pick)
+        except (TypeError, ValueError, OverflowError) as error:
+            msg = f"{self.path}: {error}"
+            raise type(error)(msg) from error
+
+    def _write(
+        self,
+        output: Output,
+        region: Region,
+        block: np.ndarray[Any, Any],
+        *,
+        exact: bool,
+        seen: Callable[[Bytes], object],
+    ) -> list[Fragment]:
+        data = self._dense(region, block)
+        span = self.layout.span(region)
+        if not self.layout.contiguous(region):
+            seen(data)
+            pages.write_runs(output, self.layout.runs(region), data)
+            return []
+        return pages.write_span(
+            output,
+            span,
+            data,
+            share_head=not exact and span.offset > self.layout.offset,
+            share_tail=not exact and span.stop < self.layout.stop,
+            seen=seen,
+        )
+
+    def _dense(self, region: Region, block: np.ndarray[Any, Any]) -> Bytes:
+        """Give the bytes of a block as they lie in the file; a copy only where they do not."""
+        if transfers.on_device(block):
+            data = flattened(self.empty(region), self.layout)
+            transfers.download(block, self.dtype, self.layout.order, partial(_put, data))
+            return data
+        if block.dtype != self.dtype or not block.transpose(self.layout.axes).flags.c_contiguous:
+            copy = self.empty(region)
+            np.copyto(copy, block, casting="same_kind")
+            block = copy
+        return flattened(block, self.layout)
+
+    def _caution(self, region: Region) -> None:
+        """Say once that exact bytes are for one host, where there may be several."""
+        span = self.layout.span(region)
+        ends = {span.offset, span.stop} - {self.layout.offset, self.layout.stop}
+        if self.local or not self._cautious:
+            return
+        if not self.layout.contiguous(region) or any(end % pages.PAGE for end in ends):
+            self._cautious = False
+            msg = (
+                f"{self.path}: lies on a network file system, and {region} shares pages with its "
+                "neighbours; that is safe while no other host writes there: use sweep or to_npy, "
+                "which see to it, or regions that begin and end on 4096 bytes"
+            )
+            warnings.warn(msg, stacklevel=3)
+
+
+def create_npy(
+    path: str | os.PathLike[str],
+    shape: int | Sequence[int],
+    dtype: DTypeLike,
+    *,
+    chunks: Any = "auto",
+    order: Order = "C",
+    fill_value: Any = None,
+    align: int = 4096,
+    reserve: bool = True,
+    overwrite: bool = False,
+) -> Target:
+    """Make a ``.npy`` file of full length, to be filled.
+
+    The file appears under its name when its header and its space are on stable storage, and
+    ``np.load`` opens it from then on.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Its name.
+    shape : int or sequence of int
+        Lengths of the axes.
+    dtype : DTypeLike
+        Type of one element.
+    chunks : int, tuple, dict or str
+        How it is meant to be cut, in dask's grammar; kept for who plans the filling.
+    order : {"C", "F"}
+        Which axis is contiguous.
+    fill_value : scalar, optional
+        What every element holds at first. None means zeros, which cost no writing.
+    align : int
+        The data start at a multiple of so many bytes; 4096 lets pages be written whole.
+    reserve : bool
+        Take the space now, so that no writer finds the disk full. Where the file system cannot,
+        it is not taken.
+    overwrite : bool
+        Take the name, and the journal, from a file that has it.
+
+    Returns
+    -------
+    Target
+        To write its regions.
+
+    Raises
+    ------
+    FileExistsError
+        If the name is taken and `overwrite` is False.
+    JournalError
+        If the file that would be overwritten is being filled by another driver.
+    LayoutError
+        If no file can hold such an array, or ``np.load`` would refuse a header so aligned.
+    OSError
+        If there is not enough space: it says how much is needed and free. Nothing is left behind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = create_npy(tempfile.mkdtemp() + "/out.npy", (1000, 12), "f4")
+    >>> target.layout.offset, np.load(target.path).shape
+    (4096, (1000, 12))
+    """
+    name = as_name(path)
+    element = np.dtype(dtype)
+    if element.subdtype:
+        msg = f"{name}: dtype {element} is an array; put its axes {element.shape} into the shape"
+        raise LayoutError(msg)
+    head = npy.encode(shape, element, order, align=align)
+    layout = Layout(shape=as_shape(shape), dtype=element, order=order, offset=len(head))
+    make = partial(
+        reserving.create,
+        name,
+        head,
+        layout.stop,
+        reserve=reserve,
+        overwrite=overwrite,
+        fill=None if fill_value is None else _element(fill_value, element, name),
+    )
+    journal = Journal(path=name)
+    if overwrite and journal.folder.exists():
+        with journal.lock(force=False):
+            make()
+            # Only now: were it gone first, a crash would leave the old file without its journal.
+            journal.remove()
+    else:
+        make()
+    return Target(open_target(name).source, chunks)
+
+
+def open_target(path: str | os.PathLike[str]) -> Target:
+    """Open an existing ``.npy`` file to write regions of it; it never grows or shrinks.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file that anybody made.
+
+    Returns
+    -------
+    Target
+        To write its regions.
+
+    Raises
+    ------
+    HeaderError
+        If it is no ``.npy``, or shorter than its header says.
+    OSError
+        If there is no such file, or it may not be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/ramp.npy"
+    >>> np.save(path, np.arange(5))
+    >>> target = open_target(path)
+    >>> target[1:3] = 0
+    >>> target[:]
+    array([0, 0, 0, 3, 4])
+    """
+    source = replace(open_source(path, max_header_size=MAX_HEADER_NBYTES), filling=True)
+    if not os.access(source.path, os.W_OK):
+        msg = f"{source.path}: may not be written by this user"
+        raise os_error(errno.EACCES, msg)
+    return Target(source, "auto")
+
+
+def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
+    """Give the bytes of one element that holds `value`."""
+    array = as_array(value, dtype)
+    if array.ndim:
+        msg = f"{path}: fill_value must be one element, got an array of shape {array.shape}"
+        raise LayoutError(msg)
+    return array.astype(dtype, casting="same_kind").tobytes()
+
+
+def _taken(block: Any, dtype: np.dtype[Any]) -> Any:
+    """Take what a user assigns: where it is on a GPU, else in the memory of this host."""
+    if not transfers.on_device(block):
+        return as_array(block, dtype)
+    array = transfers.own(block)
+    check_cast(array.dtype, device_form(dtype).dtype)
+    return array
+
+
+def _put(data: Bytes, start: int, memory: memoryview) -> None:
+    """Keep a piece that came from a device."""
+    data[start : start + memory.nbytes] = np.frombuffer(memory, np.uint8)
+
+
+def _ignore(data: Bytes) -> None:
+    """Look at nothing."""
