@@ -42,7 +42,7 @@ from mmchunks.reading.uploading import gpu_block
 
 PAGE = 4096
 PIECE = ring.RING.slot_nbytes
-SMALL = RingSpec(slots=2, slot_nbytes=4096, memory="pinned")
+SMALL = RingSpec(slots=2, slot_nbytes=4096)
 
 
 def public(name):
@@ -289,7 +289,7 @@ def ring_of_preads(path, readers):
     with source.opened() as fd:
         return transfers.upload(
             layout.nbytes,
-            partial(read_range, fd, layout.runs(layout.whole)),
+            partial(read_range, fd, layout[layout.whole].runs),
             layout.shape,
             layout.dtype,
             "C",
@@ -309,9 +309,12 @@ def registered_map(cupy, path):
     array = np.load(path, mmap_mode="r")
     block = cupy.empty(array.shape, array.dtype)
     runtime, stream = cupy.cuda.runtime, cupy.cuda.get_current_stream()
-    with devices.registered(array):
+    runtime.hostRegister(array.ctypes.data, array.nbytes, 8)  # 8: read-only
+    try:
         runtime.memcpyAsync(block.data.ptr, array.ctypes.data, array.nbytes, 1, stream.ptr)
         stream.synchronize()
+    finally:
+        runtime.hostUnregister(array.ctypes.data)
     return block
 
 

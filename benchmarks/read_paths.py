@@ -9,6 +9,7 @@ shuffled order, because disks and neighbours drift. A ratio is to the fastest wa
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 PIECE = 4 << 20
 
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
 
 class Segment:
     """A part of a file, and every way to read it."""
@@ -46,11 +50,11 @@ class Segment:
     def __init__(self, source: Source, start: int, stop: int, step: int) -> None:
         self.source = source
         self.regions = [(slice(at, min(at + step, stop)),) for at in range(start, stop, step)]
-        self.span = source.layout.span((slice(start, stop),))
+        self.span = source.layout[slice(start, stop),].span
 
     def spans(self) -> Iterator[Span]:
         for region in self.regions:
-            yield self.source.layout.span(region)
+            yield self.source.layout[region].span
 
     def ours(self, io: str) -> None:
         for region in self.regions:
@@ -66,8 +70,8 @@ class Segment:
     def warmed_map(self) -> None:
         with self.source.opened() as fd:
             for region in self.regions:
-                warm(fd, self.source.layout, region)
-                total(map_region(fd, self.source.layout, region))
+                warm(fd, self.source.layout[region])
+                total(map_region(fd, self.source.layout[region]))
 
     def raw_preadv(self, threads: int) -> None:
         with self.source.opened() as fd:
@@ -87,6 +91,22 @@ class Segment:
         for at in range(0, self.span.nbytes, len(buffer)):
             os.preadv(fd, [buffer], self.span.offset // 4096 * 4096 + at)
         os.close(fd)
+
+    def flagged_map(self, *, flags: int = 0, advice: int | None = None, lock: bool = False) -> None:
+        """What people ask of a map: pages at once, read ahead, huge or locked ones."""
+        with self.source.opened() as fd:
+            for region in self.regions:
+                span = self.source.layout[region].span
+                start = span.pages(mmap.ALLOCATIONGRANULARITY).offset
+                pages = mmap.mmap(
+                    fd, span.stop - start, mmap.MAP_PRIVATE | flags, mmap.PROT_READ, offset=start
+                )
+                if advice is not None:
+                    pages.madvise(advice)
+                memory = np.frombuffer(pages, "u1")
+                if lock and libc.mlock(ctypes.c_void_p(memory.ctypes.data), len(pages)):
+                    raise OSError(ctypes.get_errno(), "mlock; raise it with ulimit -l")
+                total(memory[span.offset - start :].view(self.source.dtype))
 
     def np_load(self) -> None:
         mapped = np.load(self.source.path, mmap_mode="r")
@@ -114,6 +134,12 @@ WAYS: dict[str, Callable[[Segment], None]] = {
     "raw preadv": lambda segment: segment.raw_preadv(1),
     "raw preadv, 2 threads": lambda segment: segment.raw_preadv(2),
     "raw O_DIRECT": lambda segment: segment.raw_direct(),
+    "bare map": lambda segment: segment.flagged_map(),
+    "map, MAP_POPULATE": lambda segment: segment.flagged_map(flags=mmap.MAP_POPULATE),
+    "map, MADV_POPULATE_READ": lambda segment: segment.flagged_map(advice=22),
+    "map, MADV_WILLNEED": lambda segment: segment.flagged_map(advice=mmap.MADV_WILLNEED),
+    "map, MADV_HUGEPAGE": lambda segment: segment.flagged_map(advice=mmap.MADV_HUGEPAGE),
+    "map, mlock": lambda segment: segment.flagged_map(lock=True),
     "np.load(mmap_mode)": lambda segment: segment.np_load(),
     "np.array(np.load(mmap_mode))": lambda segment: segment.np_load_copied(),
     "np.fromfile": lambda segment: segment.np_fromfile(),

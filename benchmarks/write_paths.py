@@ -27,7 +27,7 @@ def raw_direct(target, chunks, block):
     """The bound: one O_DIRECT write a chunk from aligned memory, and a flush. No checksum."""
     fd = os.open(target.path, os.O_RDWR | os.O_DIRECT)
     for chunk in chunks:
-        os.pwrite(fd, block.data, target.layout.span(chunk).offset)
+        os.pwrite(fd, block.data, target.layout[chunk].span.offset)
         os.fdatasync(fd)
     os.close(fd)
 
@@ -35,7 +35,7 @@ def raw_direct(target, chunks, block):
 def raw_cached(target, chunks, block):
     fd = os.open(target.path, os.O_RDWR)
     for chunk in chunks:
-        os.pwrite(fd, block.data, target.layout.span(chunk).offset)
+        os.pwrite(fd, block.data, target.layout[chunk].span.offset)
         os.fdatasync(fd)
     os.close(fd)
 

@@ -91,7 +91,7 @@ def plan_facts(plan: Plan, way: str | None) -> dict[str, Any]:
         "plan": json.loads(plan.to_json()),
         "chunks": len(plan),
         "numblocks": list(plan.numblocks),
-        "chunk_shape": list(plan.layout.block_shape(plan[0].region)) if len(plan) else None,
+        "chunk_shape": list(plan.layout[plan[0].region].shape) if len(plan) else None,
         "alignment": plan.alignment.outcome,
         "reason": plan.alignment.reason,
         "shared_pages": plan.shared_pages,

@@ -50,7 +50,9 @@ def time_ways(source: Source, *, nbytes: int, rounds: int) -> dict[str, dict[str
         if total >= nbytes:
             break
     # Into memory that was touched before: fresh memory would cost as much as reading does.
-    scratch = np.zeros(max(map(source.layout.block_shape, wanted)), source.dtype, source.order)
+    scratch = np.zeros(
+        max(source.layout[region].shape for region in wanted), source.dtype, source.order
+    )
 
     def read(way: str) -> float:
         start = time.perf_counter()

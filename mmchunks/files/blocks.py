@@ -18,18 +18,24 @@ import mmap
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mmchunks.files.layout import Layout, Region
+from mmchunks.files.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mmchunks.files.layout import Order
+    from mmchunks.files.layout import DType, Order, Subarray
 
-__all__ = ["Pool", "borrowed", "dense", "flattened", "strided", "take"]
+__all__ = ["Block", "Bytes", "Pool", "borrowed", "dense", "flattened", "strided", "take"]
+
+Block: TypeAlias = np.ndarray[Any, Any]
+"""An array in the memory of this host."""
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+"""Memory of this host, one axis of bytes."""
 
 
 class _Lease:
@@ -47,8 +53,8 @@ class _Lease:
 
 
 def borrowed(
-    address: int, nbytes: int, release: Callable[..., Any], *arguments: Any
-) -> np.ndarray[Any, Any]:
+    address: int, nbytes: int, release: Callable[..., object], *arguments: object
+) -> Bytes:
     """Show memory that is not NumPy's own, until the last view of it dies.
 
     Parameters
@@ -73,18 +79,16 @@ def borrowed(
     return np.asarray(lease)
 
 
-def strided(memory: np.ndarray[Any, Any], layout: Layout, region: Region) -> np.ndarray[Any, Any]:
+def strided(memory: Bytes, subarray: Subarray) -> Block:
     """View the bytes of a region's span as its block.
 
     Parameters
     ----------
     memory : numpy.ndarray
-        One axis of uint8 that begins with the first byte of ``layout.span(region)`` and holds all
-        of it. The view keeps it alive.
-    layout : Layout
-        Where the elements lie.
-    region : tuple of slice
-        The region that `memory` holds.
+        One axis of uint8 that begins with the first byte of the subarray's span and holds all of
+        it. The view keeps it alive.
+    subarray : Subarray
+        What `memory` holds.
 
     Returns
     -------
@@ -94,44 +98,40 @@ def strided(memory: np.ndarray[Any, Any], layout: Layout, region: Region) -> np.
     Examples
     --------
     >>> layout = Layout(shape=(2, 3), dtype=np.dtype("u1"))
-    >>> strided(np.arange(5, dtype="u1"), layout, (slice(0, 2), slice(0, 2)))
+    >>> strided(np.arange(5, dtype="u1"), layout[slice(0, 2), slice(0, 2)])
     array([[0, 1],
            [3, 4]], dtype=uint8)
     """
-    element = np.empty((), layout.dtype)  # a sub-array dtype shows its axes here
+    element = np.empty((), subarray.dtype)  # a sub-array dtype shows its axes here
     # Of an array, unlike of a map, ndarray(buffer=...) keeps what lies under it alive.
     return np.ndarray(
-        layout.block_shape(region) + element.shape,
+        subarray.shape + element.shape,
         element.dtype,
         buffer=memory,
-        strides=layout.strides + element.strides,
+        strides=subarray.layout.strides + element.strides,
     )
 
 
-def dense(memory: np.ndarray[Any, Any], layout: Layout, region: Region) -> np.ndarray[Any, Any]:
+def dense(memory: Bytes, subarray: Subarray) -> Block:
     """View the dense byte stream of a region as its block, in the order of the layout.
 
     Parameters
     ----------
     memory : numpy.ndarray
-        One axis of uint8, of ``layout.region_nbytes(region)`` or more. The view keeps it alive.
-    layout : Layout
-        Where the elements lie in the file.
-    region : tuple of slice
-        The region that `memory` holds, or will hold.
+        One axis of uint8, of ``subarray.nbytes`` or more. The view keeps it alive.
+    subarray : Subarray
+        What `memory` holds, or will hold.
 
     Returns
     -------
     numpy.ndarray
         The block, without gaps.
     """
-    packed = Layout(
-        shape=layout.block_shape(region), dtype=layout.dtype, order=layout.order, offset=0
-    )
-    return strided(memory, packed, packed.whole)
+    packed = Layout(shape=subarray.shape, dtype=subarray.dtype, order=subarray.order)
+    return strided(memory, packed[packed.whole])
 
 
-def flattened(block: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
+def flattened(block: Block, layout: Layout) -> Bytes:
     """View a dense block as the bytes of its stream: the inverse of `dense`.
 
     Parameters
@@ -175,7 +175,7 @@ class Pool:
         """Bytes of the buffers that wait."""
         return sum(map(len, self._idle))
 
-    def lend(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def lend(self, nbytes: int) -> Bytes:
         """Give a buffer on a page boundary, with whatever bytes it was left with.
 
         Parameters
@@ -237,7 +237,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def take(shape: Sequence[int], dtype: np.dtype[Any], order: Order) -> np.ndarray[Any, Any]:
+def take(shape: Sequence[int], dtype: DType, order: Order) -> Block:
     """Give a block with arbitrary contents, in memory that was used before where there is some.
 
     Parameters
@@ -264,4 +264,4 @@ def take(shape: Sequence[int], dtype: np.dtype[Any], order: Order) -> np.ndarray
     # Small blocks are left to the allocator of the C library, which keeps what it got.
     small = layout.nbytes < _HUGE_NBYTES // 2
     memory = np.empty(layout.nbytes, np.uint8) if small else _pool.lend(layout.nbytes)
-    return dense(memory, layout, layout.whole)
+    return dense(memory, layout[layout.whole])

@@ -25,10 +25,15 @@ from mmchunks.files.runs import Runs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Layout", "Order", "Region", "Span", "as_shape"]
+__all__ = ["PAGE", "DType", "Layout", "Order", "Region", "Span", "Subarray", "as_shape"]
 
 Region: TypeAlias = tuple[slice, ...]
 Order: TypeAlias = Literal["C", "F"]
+DType: TypeAlias = np.dtype[Any]
+
+PAGE = 4096
+"""Bytes of what kernels write back, and of what O_DIRECT asks for: offsets, lengths and addresses of
+disks are multiples of 512 or of this. Larger pages (64 KiB on some arm64) are made of these."""
 
 _LARGEST = 2**63 - 1  # what off_t and Py_ssize_t can count
 
@@ -69,7 +74,7 @@ class Layout:
     >>> layout = Layout(shape=(3, 4), dtype=np.dtype("<f4"), offset=128)
     >>> layout.nbytes, layout.strides
     (48, (16, 4))
-    >>> layout.span((slice(1, 3), slice(0, 4)))
+    >>> layout[slice(1, 3), slice(0, 4)].span
     Span(offset=144, nbytes=32)
     """
 
@@ -200,47 +205,82 @@ class Layout:
             _bounds(entry, length) for entry, length in zip(entries, self.shape, strict=True)
         )
 
-    def block_shape(self, region: Region) -> tuple[int, ...]:
-        """Lengths of the axes of the block that `region` selects."""
-        return tuple(part.stop - part.start for part in region)
+    def __getitem__(self, region: Region) -> Subarray:
+        """Describe one region, as `region` makes it: ``layout[region].span``."""
+        return Subarray(layout=self, region=region)
 
-    def region_nbytes(self, region: Region) -> int:
-        """Bytes of the elements of `region`, gaps between them not counted."""
-        return math.prod(self.block_shape(region)) * self.itemsize
 
-    def span(self, region: Region) -> Span:
-        """Bytes from the first element of `region` to its last, gaps included."""
-        start = self.offset + sum(
-            part.start * stride for part, stride in zip(region, self.strides, strict=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subarray:
+    """One region of a layout: its elements, and where their bytes lie.
+
+    Examples
+    --------
+    >>> layout = Layout(shape=(3, 4, 5), dtype=np.dtype("u1"))
+    >>> subarray = layout[slice(0, 2), slice(1, 3), slice(0, 5)]
+    >>> subarray.shape, subarray.nbytes, subarray.span
+    ((2, 2, 5), 20, Span(offset=5, nbytes=30))
+    >>> subarray.runs
+    Runs(offset=5, nbytes=10, counts=(2,), strides=(20,))
+    """
+
+    layout: Layout
+    """The whole array."""
+
+    region: Region
+    """What of it; one slice per axis, clipped to the shape, without steps."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of one element, as stored."""
+        return self.layout.dtype
+
+    @property
+    def order(self) -> Order:
+        """Which axis is contiguous, in the file and in a dense block."""
+        return self.layout.order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes of its block."""
+        return tuple(part.stop - part.start for part in self.region)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements, gaps between them not counted."""
+        return math.prod(self.shape) * self.layout.itemsize
+
+    @property
+    def span(self) -> Span:
+        """Bytes from its first element to its last, gaps included."""
+        layout, lengths = self.layout, self.shape
+        start = layout.offset + sum(
+            part.start * stride for part, stride in zip(self.region, layout.strides, strict=True)
         )
-        lengths = self.block_shape(region)
-        if not self.itemsize or 0 in lengths:
+        if not layout.itemsize or 0 in lengths:
             return Span(offset=start, nbytes=0)
-        reach = sum((n - 1) * stride for n, stride in zip(lengths, self.strides, strict=True))
-        return Span(offset=start, nbytes=reach + self.itemsize)
+        reach = sum((n - 1) * stride for n, stride in zip(lengths, layout.strides, strict=True))
+        return Span(offset=start, nbytes=reach + layout.itemsize)
 
-    def contiguous(self, region: Region) -> bool:
-        """Whether the elements of `region` follow each other without a gap."""
-        return self.span(region).nbytes == self.region_nbytes(region)
+    @property
+    def contiguous(self) -> bool:
+        """Whether its elements follow each other without a gap."""
+        return self.span.nbytes == self.nbytes
 
-    def runs(self, region: Region) -> Runs:
-        """Describe the contiguous pieces of `region`, as long as they can be made.
-
-        Examples
-        --------
-        >>> layout = Layout(shape=(3, 4, 5), dtype=np.dtype("u1"))
-        >>> layout.runs((slice(0, 2), slice(1, 3), slice(0, 5)))
-        Runs(offset=5, nbytes=10, counts=(2,), strides=(20,))
-        """
-        lengths = self.block_shape(region)
-        strides = self.strides
-        offset = self.span(region).offset
-        nbytes = self.itemsize
+    @property
+    def runs(self) -> Runs:
+        """Its contiguous pieces, as long as they can be made."""
+        layout, lengths = self.layout, self.shape
+        strides = layout.strides
+        offset = self.span.offset
+        nbytes = layout.itemsize
         if not nbytes or 0 in lengths:
             return Runs(offset=offset, nbytes=0, counts=(), strides=())
         counts: list[int] = []
         steps: list[int] = []
-        for axis in reversed(self.axes):
+        # From the fastest axis outwards: as long as what was gathered reaches the next index of an
+        # axis, that axis only makes the run longer; the first one that does not cuts it for good.
+        for axis in reversed(layout.axes):
             if lengths[axis] == 1:
                 continue
             if not counts and strides[axis] == nbytes:

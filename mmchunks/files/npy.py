@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILTERS",
-    "HEAD_NBYTES",
     "MAGIC",
-    "PREFIX_NBYTES",
     "decode",
     "describe",
     "encode",
@@ -51,9 +49,6 @@ __all__ = [
 ]
 
 MAGIC = b"\x93NUMPY"
-PREFIX_NBYTES = 12
-"""How many bytes tell the length of any header."""
-
 # Version: how many bytes tell the length of the text, and how the text is encoded.
 _FRAMES = {b"\1\0": (2, "latin-1"), b"\2\0": (4, "latin-1"), b"\3\0": (4, "utf-8")}
 # A comment or a string, closed or not, to be kept as it is; or a number, and its L.
@@ -76,7 +71,7 @@ def head_nbytes(prefix: bytes, *, max_header_size: int) -> int:
     Parameters
     ----------
     prefix : bytes
-        At least the first ``PREFIX_NBYTES`` bytes of the file, or all of a shorter one.
+        At least the first 12 bytes of the file, or all of a shorter one.
     max_header_size : int
         Upper bound of the text, in characters.
 
@@ -330,9 +325,6 @@ def _excerpt(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
-HEAD_NBYTES = 64
-"""How many bytes of a file `describe` looks at."""
-
 _REWRITE = "nothing is unpickled here; write the array with np.save"
 _UNPACKED = "unpack it first: the bytes of a compressed file cannot be mapped"
 
@@ -371,7 +363,7 @@ def describe(head: bytes) -> str:
     Parameters
     ----------
     head : bytes
-        The first ``HEAD_NBYTES`` bytes, or all of a shorter file.
+        The first 64 bytes or more, or all of a shorter file.
 
     Returns
     -------

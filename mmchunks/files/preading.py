@@ -21,24 +21,25 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from mmchunks.errors import StaleFileError
 from mmchunks.files.blocks import flattened
 from mmchunks.files.identity import path_of, require
+from mmchunks.files.layout import PAGE
 from mmchunks.files.runs import boxes, joined, offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mmchunks.files.layout import Layout, Region
+    from mmchunks.files.blocks import Block, Bytes
+    from mmchunks.files.layout import Subarray
     from mmchunks.files.runs import Runs
 
 __all__ = ["read_range", "read_region", "warm"]
 
-_PAGE = 4096  # O_DIRECT wants offsets, lengths and addresses on multiples of (at most) this
 _SCRATCH_NBYTES = 4 << 20
 # A call costs about as much as copying this many bytes out of the page cache.
 _SHORT_GAP_NBYTES = 16 << 10
@@ -46,15 +47,13 @@ _SHORT_GAP_NBYTES = 16 << 10
 _scratch = threading.local()
 
 if TYPE_CHECKING:
-    _Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
-    _Fill: TypeAlias = Callable[[int, _Bytes], None]
+    _Fill: TypeAlias = Callable[[int, Bytes], None]
 
 
 def read_region(
     fd: int,
-    layout: Layout,
-    region: Region,
-    out: np.ndarray[Any, Any],
+    subarray: Subarray,
+    out: Block,
     *,
     direct: bool,
     threads: int,
@@ -66,10 +65,8 @@ def read_region(
     ----------
     fd : int
         The file, open for reading.
-    layout : Layout
-        Where the elements lie in the file.
-    region : tuple of slice
-        What to read, as ``layout.region`` makes it.
+    subarray : Subarray
+        What to read.
     out : numpy.ndarray
         The block to fill: of the region's shape and dtype, without gaps, in the layout's order.
     direct : bool
@@ -85,11 +82,11 @@ def read_region(
     StaleFileError
         If the file ends before the region does.
     """
-    runs = layout.runs(region)
+    runs = subarray.runs
     if not len(runs):
         return
-    require(fd, layout.span(region).stop)
-    stream = flattened(out, layout)
+    require(fd, subarray.span.stop)
+    stream = flattened(out, subarray.layout)
 
     def read_piece(start: int) -> None:
         _read_stream(fill, runs, start, stream[start : start + piece_nbytes])
@@ -112,7 +109,7 @@ def read_range(fd: int, runs: Runs, start: int, buffer: memoryview) -> None:
     fd : int
         The file, open for reading.
     runs : Runs
-        The runs of the region, as ``layout.runs`` describes them.
+        The runs of the region, as its subarray describes them.
     start : int
         First byte to read, counted in the dense stream.
     buffer : memoryview
@@ -127,7 +124,7 @@ def read_range(fd: int, runs: Runs, start: int, buffer: memoryview) -> None:
     _read_stream(fill, runs, start, np.frombuffer(buffer, np.uint8))
 
 
-def warm(fd: int, layout: Layout, region: Region) -> None:
+def warm(fd: int, subarray: Subarray) -> None:
     """Pull one region into the page cache, through a small buffer that is used again and again.
 
     A map that is made afterwards costs no disk waits, and no fresh memory at all.
@@ -136,9 +133,7 @@ def warm(fd: int, layout: Layout, region: Region) -> None:
     ----------
     fd : int
         The file, open for reading.
-    layout : Layout
-        Where the elements lie in the file.
-    region : tuple of slice
+    subarray : Subarray
         What to bring in.
 
     Raises
@@ -146,15 +141,14 @@ def warm(fd: int, layout: Layout, region: Region) -> None:
     StaleFileError
         If the file ends before the region does.
     """
-    runs = layout.runs(region)
-    nbytes = layout.region_nbytes(region)
+    runs, nbytes = subarray.runs, subarray.nbytes
     sink = _reused("sink", min(nbytes, _SCRATCH_NBYTES))
     fill = partial(_fill_buffered, fd)
     for start in range(0, nbytes, _SCRATCH_NBYTES):
         _read_stream(fill, runs, start, sink[: nbytes - start])
 
 
-def _read_stream(fill: _Fill, runs: Runs, start: int, out: _Bytes) -> None:
+def _read_stream(fill: _Fill, runs: Runs, start: int, out: Bytes) -> None:
     """Fill `out` with the dense stream from byte `start` on."""
     done = 0
     for box in boxes(runs, start, start + len(out)):
@@ -163,7 +157,7 @@ def _read_stream(fill: _Fill, runs: Runs, start: int, out: _Bytes) -> None:
         done += nbytes
 
 
-def _read_box(fill: _Fill, box: Runs, out: _Bytes) -> None:
+def _read_box(fill: _Fill, box: Runs, out: Bytes) -> None:
     """Read a box of runs: the axes with short gaps together, the others one by one."""
     outer, group = joined(box, gap_nbytes=_SHORT_GAP_NBYTES, reach_nbytes=_SCRATCH_NBYTES)
     for offset, part in zip(offsets(outer), out.reshape(len(outer), -1), strict=True):
@@ -173,7 +167,7 @@ def _read_box(fill: _Fill, box: Runs, out: _Bytes) -> None:
             fill(offset, part)
 
 
-def _gather(fill: _Fill, offset: int, group: Runs, out: _Bytes) -> None:
+def _gather(fill: _Fill, offset: int, group: Runs, out: Bytes) -> None:
     """Read a group of runs with the gaps between them, as many rows at once as the scratch holds."""
     item = np.dtype((np.void, group.nbytes))
     target = out.view(item).reshape(group.counts)
@@ -202,7 +196,7 @@ def _filler(fd: int, *, direct: bool) -> Iterator[_Fill]:
         os.close(own)
 
 
-def _fill_buffered(fd: int, offset: int, target: _Bytes) -> None:
+def _fill_buffered(fd: int, offset: int, target: Bytes) -> None:
     done = 0
     while done < len(target):
         count = os.preadv(fd, [target[done:].data], offset + done)
@@ -211,14 +205,14 @@ def _fill_buffered(fd: int, offset: int, target: _Bytes) -> None:
         done += count
 
 
-def _fill_direct(fd: int, offset: int, target: _Bytes) -> None:
+def _fill_direct(fd: int, offset: int, target: Bytes) -> None:
     """Read whole pages: straight into `target` where it lies on them, else by the scratch."""
     done = 0
     while done < len(target):
         rest = target[done:]
-        skip = (offset + done) % _PAGE
-        straight = not skip and rest.ctypes.data % _PAGE == 0 and len(rest) >= _PAGE
-        wanted = len(rest) // _PAGE * _PAGE if straight else _pages_nbytes(skip + len(rest))
+        skip = (offset + done) % PAGE
+        straight = not skip and rest.ctypes.data % PAGE == 0 and len(rest) >= PAGE
+        wanted = len(rest) // PAGE * PAGE if straight else _pages_nbytes(skip + len(rest))
         pages = rest[:wanted] if straight else _reused("pages", min(wanted, _SCRATCH_NBYTES))
         count = min(_read_pages(fd, offset + done - skip, pages) - skip, len(rest))
         if count <= 0:
@@ -229,7 +223,7 @@ def _fill_direct(fd: int, offset: int, target: _Bytes) -> None:
 
 
 def _pages_nbytes(nbytes: int) -> int:
-    return -(-nbytes // _PAGE) * _PAGE
+    return -(-nbytes // PAGE) * PAGE
 
 
 def _open_direct(fd: int) -> int:
@@ -243,7 +237,7 @@ def _open_direct(fd: int) -> int:
         return os.open(path, os.O_RDONLY)
 
 
-def _read_pages(fd: int, offset: int, pages: _Bytes) -> int:
+def _read_pages(fd: int, offset: int, pages: Bytes) -> int:
     try:
         return os.preadv(fd, [pages.data], offset)
     except OSError as error:
@@ -267,12 +261,12 @@ def _short(fd: int, wanted: int, found: int) -> str:
     )
 
 
-def _reused(name: str, nbytes: int) -> np.ndarray[Any, Any]:
+def _reused(name: str, nbytes: int) -> Bytes:
     """Give this thread's buffer of that name, on a page, of at least as many bytes, cut to size."""
     buffer = getattr(_scratch, name, None)
     if buffer is None or len(buffer) < nbytes:
-        memory = np.empty(nbytes + _PAGE, np.uint8)
-        start = -memory.ctypes.data % _PAGE
+        memory = np.empty(nbytes + PAGE, np.uint8)
+        start = -memory.ctypes.data % PAGE
         buffer = memory[start : start + nbytes]
         setattr(_scratch, name, buffer)
     return buffer[:nbytes]

@@ -151,7 +151,7 @@ class Source:
     def __getitem__(self, index: Any) -> Any:
         region, pick = split_index(index, self.shape)
         with self.opened() as fd:
-            block = map_region(fd, self.layout, region)
+            block = map_region(fd, self.layout[region])
         block = block[pick] if pick else block
         if self.samples is None:
             return block

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import JournalError
+from mmchunks.files.layout import PAGE
 from mmchunks.filling.attempts import attempt, raise_failure
 from mmchunks.filling.computing import Receipt, Rows, Unit, as_row, call_for
 from mmchunks.filling.resuming import begin, dtype_text, watched
@@ -61,7 +62,7 @@ class Limits:
             row_seconds=row_seconds,
             seconds=self.seconds,
             nbytes=self.nbytes,
-            page=4096,
+            page=PAGE,
         )
 
 

@@ -281,7 +281,7 @@ def _boxes(chunks: tuple[tuple[int, ...], ...], corner: tuple[int, ...]) -> list
 def _corner(target: Target, region: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Find where a region of the shape of the array begins."""
     slices = target.layout.region(region)
-    found = target.layout.block_shape(slices)
+    found = target.layout[slices].shape
     if found != shape:
         msg = f"{target.path}: the region has shape {found}, the array {shape}; they must agree"
         raise PlanError(msg)
@@ -293,7 +293,7 @@ def _warn_of_shared_pages(target: Target, boxes: list[Box]) -> None:
     strided = (
         box
         for box in boxes
-        if not target.layout.contiguous(tuple(slice(*bounds) for bounds in box))
+        if not target.layout[tuple(slice(*bounds) for bounds in box)].contiguous
     )
     if target.local or next(strided, None) is None:
         return

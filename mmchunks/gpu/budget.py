@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mmchunks.errors import DeviceError
 
-__all__ = ["DeviceBytes", "fitting_nbytes", "fitting_rows"]
+__all__ = ["DeviceBytes", "fitting_nbytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,54 +104,3 @@ def fitting_nbytes(
     """
     elements = (budget - ring) // tasks // max(stored + beside, 1)
     return min(wanted, max(elements * stored, least))
-
-
-def fitting_rows(
-    wanted: int, *, row: int, halo_rows: int, result_row: int, ring: int, tasks: int, budget: int
-) -> int:
-    """Choose how many rows of the slowest axis a chunk may own on a device.
-
-    Parameters
-    ----------
-    wanted : int
-        Rows that a chunk would have if memory were no question; one at least.
-    row : int
-        Bytes of one row.
-    halo_rows : int
-        Rows that a chunk reads beyond those that it owns.
-    result_row : int
-        Bytes of the result for each owned row.
-    ring : int
-        Bytes that the copies take on the device.
-    tasks : int
-        Tasks that one process runs at once.
-    budget : int
-        Bytes of device memory that there are.
-
-    Returns
-    -------
-    int
-        As many rows as fit, `wanted` at most.
-
-    Raises
-    ------
-    DeviceError
-        If not even one row fits, with its halo.
-
-    Examples
-    --------
-    >>> fitting_rows(90, row=8, halo_rows=5, result_row=2, ring=60, tasks=1, budget=600)
-    50
-    """
-    spare = (budget - ring) // tasks - halo_rows * row
-    rows = min(wanted, spare // max(row + result_row, 1))
-    if rows < 1:
-        one = DeviceBytes(
-            chunk=row, halo=halo_rows * row, result=result_row, ring=ring, tasks=tasks
-        )
-        msg = (
-            f"not even one row a chunk fits on the device: {one.total:,} bytes, and {budget:,} are "
-            "there; cut the other axes too, for example chunks=(1, 'auto'), or pass a shorter window"
-        )
-        raise DeviceError(msg)
-    return rows

@@ -15,7 +15,6 @@ from mmchunks.gpu.placement import choose_device, choose_gpu, local_rank, no_cup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     import numpy as np
 
@@ -28,7 +27,6 @@ __all__ = [
     "cupy_module",
     "memory",
     "place",
-    "registered",
     "resolve",
     "seconds",
 ]
@@ -165,11 +163,6 @@ def memory() -> DeviceMemory:
     if pool.get_limit():  # 0: none
         free = min(free, pool.get_limit() - pool.used_bytes())
     return DeviceMemory(free=int(free), total=int(total))
-
-
-def registered(memory: Any) -> AbstractContextManager[None]:
-    """Page-lock a map for the GPU of this process; see `hostmemory.registered`."""
-    return hostmemory.registered(memory, cupy_module().cuda.runtime, place())
 
 
 def addressable(array: np.ndarray[Any, Any]) -> Any:

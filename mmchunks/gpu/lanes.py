@@ -52,7 +52,7 @@ class Lane:
         self._runtime = cupy.cuda.runtime
         self.gpu = gpu
         self._own = threading.local()
-        self.ring = Ring([self._slot(spec.slot_nbytes, spec.memory) for _ in range(spec.slots)])
+        self.ring = Ring([self._slot(spec.slot_nbytes) for _ in range(spec.slots)])
 
     def fill(
         self,
@@ -141,23 +141,12 @@ class Lane:
 
         return copy
 
-    def _slot(self, nbytes: int, kind: str) -> memoryview:
-        if kind == "pinned":
-            return self._pinned(nbytes)
-        if kind == "locked":
-            return hostmemory.lock(np.empty(nbytes, np.uint8).data)
-        if kind == "pageable":
-            return np.empty(nbytes, np.uint8).data
-        slot = hostmemory.huge_pages(nbytes)
-        hostmemory.register(slot, self._runtime, self.gpu)  # as long as the process, like the slot
-        return slot
-
-    def _pinned(self, nbytes: int) -> memoryview:
+    def _slot(self, nbytes: int) -> memoryview:
         try:
             pinned = self._cupy.cuda.alloc_pinned_memory(nbytes)
         except self._runtime.CUDARuntimeError as error:
             _say_once(f"page-locked memory was refused ({error}); copies to the GPU are slower")
-            return self._slot(nbytes, "pageable")
+            return np.empty(nbytes, np.uint8).data
         return np.frombuffer(pinned, np.uint8, nbytes).data
 
 

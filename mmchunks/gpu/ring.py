@@ -16,7 +16,7 @@ import queue
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mmchunks.errors import DeviceError
 
@@ -237,8 +237,5 @@ class RingSpec:
     slot_nbytes: int
     """Bytes of each."""
 
-    memory: Literal["pinned", "huge", "locked", "pageable"]
-    """Page-locked by CUDA; huge pages registered with it; locked by the kernel; or neither."""
 
-
-RING = RingSpec(slots=4, slot_nbytes=2**23, memory="pinned")
+RING = RingSpec(slots=4, slot_nbytes=2**23)

@@ -77,8 +77,8 @@ def typical_touch(grid: Grid, page: int) -> tuple[int, int]:
     """Give the bytes that a chunk amid the others owns, and those of the pages it touches."""
     index = tuple(min(1, blocks - 1) for blocks in grid.numblocks)
     region = grid.region(index)
-    touched = touched_pages(grid.layout.runs(region), page) * page
-    return grid.layout.region_nbytes(region), touched
+    touched = touched_pages(grid.layout[region].runs, page) * page
+    return grid.layout[region].nbytes, touched
 
 
 def _sizes(grid: Grid, asked: str, target_nbytes: int | None) -> str:
@@ -102,7 +102,7 @@ def _sizes(grid: Grid, asked: str, target_nbytes: int | None) -> str:
 def _sharing(grid: Grid, page: int) -> str:
     """Say how many pages have two owners, and who must care."""
     shared = shared_pages(grid, page)
-    pages = grid.layout.span(grid.layout.whole).pages(page).nbytes // page
+    pages = grid.layout[grid.layout.whole].span.pages(page).nbytes // page
     count = f"{shared:,} of {pages:,} pages of {page} bytes hold bytes of more than one chunk"
     if not shared:
         return f"{count}: any process on any host may write any chunk"
@@ -118,7 +118,7 @@ def _touching(grid: Grid, page: int) -> str:
     pages = f"{touched // page:,} pages, {touched:,} bytes ({times})"
     if grid.contiguous:
         return f"a chunk owns {owned:,} bytes in one piece and touches {pages}"
-    runs = grid.layout.runs(grid.region(tuple(min(1, n - 1) for n in grid.numblocks)))
+    runs = grid.layout[grid.region(tuple(min(1, n - 1) for n in grid.numblocks))].runs
     return (
         f"a chunk owns {owned:,} bytes in {len(runs):,} pieces of {runs.nbytes:,} and touches "
         f"about {pages}, because axis {grid.cut_axis} is cut inside the rows"

@@ -70,7 +70,7 @@ def runs_on_pages(layout: Layout, runs: Runs, page: int) -> bool:
     >>> import numpy as np
     >>> from mmchunks.files.layout import Layout
     >>> layout = Layout(shape=(10_000,), dtype=np.dtype("u1"), offset=128)
-    >>> runs_on_pages(layout, layout.runs((slice(0, 3968),)), 4096)
+    >>> runs_on_pages(layout, layout[slice(0, 3968),].runs, 4096)
     True
     """
     if len(runs) > 1:  # between them lie bytes of others, in every row alike

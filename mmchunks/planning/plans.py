@@ -272,7 +272,7 @@ def promise(grid: Grid, number: int, *, halo: Halo, page: int) -> Chunk:
     layout = grid.layout
     index = grid.index(number)
     region = grid.region(index)
-    span = layout.span(region)
+    span = layout[region].span
     return Chunk(
         index=index,
         region=region,
@@ -282,6 +282,6 @@ def promise(grid: Grid, number: int, *, halo: Halo, page: int) -> Chunk:
         ),
         offset=min(span.offset, layout.stop),  # where nothing is owned, any place will do
         nbytes=span.nbytes,
-        contiguous=layout.contiguous(region),
-        aligned=runs_on_pages(layout, layout.runs(region), page),
+        contiguous=layout[region].contiguous,
+        aligned=runs_on_pages(layout, layout[region].runs, page),
     )

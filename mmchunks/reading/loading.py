@@ -208,7 +208,7 @@ def _check_out(source: Source, region: Region, out: Any) -> None:
         raise LayoutError(msg)
     layout = source.layout
     element = np.empty((), source.dtype)
-    shape = layout.block_shape(region) + element.shape
+    shape = layout[region].shape + element.shape
     if (out.shape, out.dtype) != (shape, element.dtype):
         msg = (
             f"{source.path}: the region is {element.dtype} of shape {shape}, out is {out.dtype} of "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from mmchunks.files.mapping import MAP_FAILED, libc
 
 if TYPE_CHECKING:
     from mmchunks.files.layout import Span
@@ -14,18 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["evict", "resident_fraction"]
 
 _CACHESTAT = 451  # the same number on every architecture that Linux 6.5 or newer runs on, but alpha
-_PAGE = os.sysconf("SC_PAGESIZE")
-_PROT_READ, _MAP_SHARED = 1, 1
 _WINDOW_NBYTES = 1 << 30  # mincore(2) wants a byte of memory for every page
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [
-    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
-]  # fmt: skip
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+libc.syscall.restype = ctypes.c_long
 
 
 def resident_fraction(fd: int, span: Span) -> float | None:
@@ -45,11 +39,11 @@ def resident_fraction(fd: int, span: Span) -> float | None:
     """
     if not span.nbytes:
         return 1.0
-    pages = span.pages(_PAGE)
+    pages = span.pages(mmap.PAGESIZE)
     count = _by_cachestat(fd, pages)
     if count is None and _may_ask_mincore(fd):
         count = _by_mincore(fd, pages)
-    return None if count is None else min(1.0, count * _PAGE / pages.nbytes)
+    return None if count is None else min(1.0, count * mmap.PAGESIZE / pages.nbytes)
 
 
 def evict(fd: int, span: Span) -> None:
@@ -68,7 +62,7 @@ def evict(fd: int, span: Span) -> None:
 def _by_cachestat(fd: int, pages: Span) -> int | None:
     asked = (ctypes.c_uint64 * 2)(pages.offset, pages.nbytes)
     found = (ctypes.c_uint64 * 5)()  # cached, dirty, under writeback, evicted, recently evicted
-    if _libc.syscall(_CACHESTAT, fd, asked, found, 0):
+    if libc.syscall(_CACHESTAT, fd, asked, found, 0):
         return None
     return int(found[0])
 
@@ -82,12 +76,12 @@ def _by_mincore(fd: int, pages: Span) -> int | None:
     count = 0
     for offset in range(pages.offset, pages.stop, _WINDOW_NBYTES):
         nbytes = min(_WINDOW_NBYTES, pages.stop - offset)
-        address = _libc.mmap(None, nbytes, _PROT_READ, _MAP_SHARED, fd, offset)
-        if address == ctypes.c_void_p(-1).value:
+        address = libc.mmap(None, nbytes, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
+        if address == MAP_FAILED:
             return None
-        resident = np.zeros(nbytes // _PAGE, np.uint8)
-        failed = _libc.mincore(address, nbytes, resident.ctypes.data)
-        _libc.munmap(address, nbytes)
+        resident = np.zeros(nbytes // mmap.PAGESIZE, np.uint8)
+        failed = libc.mincore(address, nbytes, resident.ctypes.data)
+        libc.munmap(address, nbytes)
         if failed:
             return None
         count += int(np.count_nonzero(resident & 1))

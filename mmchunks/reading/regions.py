@@ -22,6 +22,7 @@ from mmchunks.reading import routes, uploading
 from mmchunks.reading.pagecache import resident_fraction
 
 if TYPE_CHECKING:
+    from mmchunks.files.blocks import Block
     from mmchunks.files.layout import Region
     from mmchunks.files.sources import Source
 
@@ -66,25 +67,25 @@ def block(source: Source, region: Region, *, io: str, device: str) -> Any:
     return stored if source.samples is None else source.samples.decode(stored, np)
 
 
-def _stored(source: Source, region: Region, io: str) -> np.ndarray[Any, Any]:
+def _stored(source: Source, region: Region, io: str) -> Block:
     """Bring the stored elements of a region into the memory of this host."""
-    layout = source.layout
+    subarray = source.layout[region]
     with source.opened() as fd:
         way = route(source, fd, region, io=io)
         if way.io == "mmap":
             if way.warm:
-                warm(fd, layout, region)
+                warm(fd, subarray)
             try:
-                return map_region(fd, layout, region)
+                return map_region(fd, subarray)
             except OSError as error:
                 # A process may hold some 65,000 maps (vm.max_map_count), but any number of blocks.
                 if io != "auto" or error.errno != errno.ENOMEM:
                     raise
         try:
-            out = blocks.take(layout.block_shape(region), layout.dtype, layout.order)
+            out = blocks.take(subarray.shape, subarray.dtype, subarray.order)
         except (OSError, MemoryError) as error:
             msg = (
-                f"{source.path}: no memory for a block of {layout.region_nbytes(region):,} bytes; "
+                f"{source.path}: no memory for a block of {subarray.nbytes:,} bytes; "
                 "make chunks smaller, or raise the limit of this process ('ulimit -v')"
             )
             raise MemoryError(msg) from error
@@ -92,7 +93,7 @@ def _stored(source: Source, region: Region, io: str) -> np.ndarray[Any, Any]:
     return out
 
 
-def fill(source: Source, region: Region, out: np.ndarray[Any, Any], *, io: str) -> None:
+def fill(source: Source, region: Region, out: Block, *, io: str) -> None:
     """Bring one region into memory of this host that is there already.
 
     Parameters
@@ -136,8 +137,8 @@ def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
     way = routes.asked(io, "cpu")
     if way is not None:
         return way
-    layout, mount = source.layout, mount_of(source.path)
-    span = layout.span(region)
+    subarray, mount = source.layout[region], mount_of(source.path)
+    span = subarray.span
     return routes.choose(
         routes.Facts(
             kind=mount.kind,
@@ -145,7 +146,7 @@ def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
             readahead_nbytes=mount.readahead_nbytes,
             resident=resident_fraction(fd, span) if mount.local else None,
             span_nbytes=span.nbytes,
-            nbytes=layout.region_nbytes(region),
+            nbytes=subarray.nbytes,
             memory_nbytes=_MEMORY_NBYTES,
         )
     )
@@ -187,13 +188,10 @@ def explain(source: Source, region: Any = None, *, device: str = "auto", io: str
     return f"{way.io}: {way.reason}"
 
 
-def _read(
-    source: Source, fd: int, region: Region, out: np.ndarray[Any, Any], *, direct: bool
-) -> None:
+def _read(source: Source, fd: int, region: Region, out: Block, *, direct: bool) -> None:
     read_region(
         fd,
-        source.layout,
-        region,
+        source.layout[region],
         out,
         direct=direct,
         threads=_THREADS,

@@ -14,11 +14,13 @@ from typing import Literal, TypeAlias
 
 from mmchunks.errors import DeviceError, PlanError
 
-__all__ = ["Facts", "Route", "asked", "choose"]
+__all__ = ["WARM_FRACTION", "Facts", "Route", "asked", "choose"]
 
 Io: TypeAlias = Literal["mmap", "pread", "direct", "gds"]
 
-_WARM_FRACTION = 0.95
+WARM_FRACTION = 0.95
+"""From which part in the page cache on a region counts as warm."""
+
 # Measured cold. 64 MiB blocks: with 8 MiB of readahead a bare map ran at the pace of the fastest
 # read, and warming at 0.87 of it; with the usual 128 KiB a bare map ran at 0.72 of warming.
 # A thousand single rows of 4 KiB, with 8 MiB of readahead: a bare map took ten times as long,
@@ -131,7 +133,7 @@ def choose(facts: Facts) -> Route:
                 "whose truncation it does not survive"
             ),
         )
-    if facts.resident is not None and facts.resident >= _WARM_FRACTION:
+    if facts.resident is not None and facts.resident >= WARM_FRACTION:
         return Route(
             io="mmap",
             reason=f"{facts.resident:.0%} is in the page cache, so that a map copies nothing",

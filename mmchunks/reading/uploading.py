@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks.errors import DeviceError
-from mmchunks.files.layout import Layout
+from mmchunks.files.layout import PAGE, Layout
 from mmchunks.files.mapping import map_region
 from mmchunks.files.mounts import mount_of
 from mmchunks.files.preading import read_range, read_region
@@ -33,16 +33,14 @@ from mmchunks.reading.trials import Trials
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mmchunks.files.layout import Region
+    from mmchunks.files.layout import Region, Subarray
     from mmchunks.files.raw import Samples
     from mmchunks.files.runs import Runs
     from mmchunks.files.sources import Source
 
 __all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_field", "gpu_way"]
 
-_PAGE = 4096
 _TRIAL_NBYTES = 2**25  # a whole ring: less would not show what several readers are good for
-_WARM_FRACTION = 0.95
 
 _trials = Trials()
 
@@ -103,15 +101,15 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
     """
     if source.samples is not None:
         return _decoded(source, source.samples, region, io, out)
-    layout = source.layout
+    subarray = source.layout[region]
     with source.opened() as fd:
         if io == "mmap" and out is None:
             try:
-                return devices.addressable(map_region(fd, layout, region))
+                return devices.addressable(map_region(fd, subarray))
             except DeviceError:
                 pass  # most devices are fed by the ring
         way = gpu_way(source, fd, region, io=io)
-        block = _upload(source, fd, region, way, out)
+        block = _upload(source.path, fd, subarray, way, out)
     # Opened once more: what changed in the meantime may have left old and new bytes in the block.
     with source.opened():
         return block
@@ -120,7 +118,7 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
 def _decoded(source: Source, samples: Samples, region: Region, io: str, out: Any) -> Any:
     """Bring samples, and decode them."""
     if out is not None:
-        shape, gpu = source.layout.block_shape(region), devices.place()
+        shape, gpu = source.layout[region].shape, devices.place()
         transfers.check_out(out, shape, samples.result, gpu)
     stored = gpu_block(dataclasses.replace(source, samples=None), region, io=io, out=None)
     block = _decode(stored, samples)
@@ -201,52 +199,51 @@ def gpu_way(source: Source, fd: int, region: Region, *, io: str) -> Way:
     asked = routes.asked(io, "gpu")
     if asked is None:
         return _winner(source, fd, region)
-    why = _refusal(source.layout, region, io)
+    why = _refusal(source.layout[region], io)
     if why is None:
         return Way(io=io, readers=_READERS[io], reason=asked.reason)
     return Way(io="pread", readers=_READERS["pread"], reason=f"{asked.reason}, but {why}")
 
 
-def _refusal(layout: Layout, region: Region, io: str) -> str | None:
+def _refusal(subarray: Subarray, io: str) -> str | None:
     """Say why a way cannot be taken; None if it can."""
     if io == "pread":
         return None
-    if not layout.contiguous(region):
+    if not subarray.contiguous:
         return "the region has gaps, which only pread gathers"
     return gds.refusal() if io == "gds" else None
 
 
 def _winner(source: Source, fd: int, region: Region) -> Way:
     """Try every way on its own part of the region, so that none finds what another one read."""
-    layout = source.layout
-    ways = {n: w for n, w in _WAYS.items() if _refusal(layout, region, w.io) is None}
-    if layout.region_nbytes(region) < _TRIAL_NBYTES * len(ways):
+    subarray = source.layout[region]
+    ways = {n: w for n, w in _WAYS.items() if _refusal(subarray, w.io) is None}
+    if subarray.nbytes < _TRIAL_NBYTES * len(ways):
         reason = "the region is too small to try every way"
         return Way(io="pread", readers=_READERS["pread"], reason=reason)
-    resident = resident_fraction(fd, layout.span(region))
-    warm = resident is not None and resident >= _WARM_FRACTION
+    resident = resident_fraction(fd, subarray.span)
+    warm = resident is not None and resident >= routes.WARM_FRACTION
     attempts = {
-        name: partial(_try, source, fd, region, way, number * _TRIAL_NBYTES)
+        name: partial(_try, source.path, fd, subarray, way, number * _TRIAL_NBYTES)
         for number, (name, way) in enumerate(ways.items())
     }
-    key = (mount_of(source.path).point, devices.place(), warm, layout.contiguous(region))
+    key = (mount_of(source.path).point, devices.place(), warm, subarray.contiguous)
     verdict = _trials.winner(key, attempts)
     way = ways[verdict.way]
     return Way(io=way.io, readers=way.readers, reason=f"{verdict.way} won here: {verdict.reason}")
 
 
-def _try(source: Source, fd: int, region: Region, way: Way, start: int) -> float:
+def _try(path: str, fd: int, subarray: Subarray, way: Way, start: int) -> float:
     """Bring a few MB of the region onto the GPU, and say how long it took."""
-    layout = source.layout
-    fill = _filling(source, fd, region, way)
+    fill = _filling(fd, subarray, way)
 
     def part(first: int, memory: memoryview) -> None:
         fill(start + first, memory)
 
     direct = None
     if way.io == "gds":
-        offset = layout.span(region).offset + start
-        direct = gds.plan_direct(source.path, offset, _TRIAL_NBYTES, _PAGE)
+        offset = subarray.span.offset + start
+        direct = gds.plan_direct(path, offset, _TRIAL_NBYTES, PAGE)
 
     def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
         shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
@@ -262,34 +259,30 @@ def _fill_nothing(_start: int, _memory: memoryview) -> None:
     """Leave a slot as it is."""
 
 
-def _upload(source: Source, fd: int, region: Region, way: Way, out: Any) -> Any:
-    layout = source.layout
-    nbytes = layout.region_nbytes(region)
+def _upload(path: str, fd: int, subarray: Subarray, way: Way, out: Any) -> Any:
+    nbytes = subarray.nbytes
     direct = None
     if way.io == "gds":
-        direct = gds.plan_direct(source.path, layout.span(region).offset, nbytes, _PAGE)
+        direct = gds.plan_direct(path, subarray.span.offset, nbytes, PAGE)
     return transfers.upload(
         nbytes,
-        _filling(source, fd, region, way),
-        layout.block_shape(region),
-        layout.dtype,
-        layout.order,
+        _filling(fd, subarray, way),
+        subarray.shape,
+        subarray.dtype,
+        subarray.order,
         out=out,
         readers=way.readers,
         direct=direct,
     )
 
 
-def _filling(
-    source: Source, fd: int, region: Region, way: Way
-) -> Callable[[int, memoryview], None]:
+def _filling(fd: int, subarray: Subarray, way: Way) -> Callable[[int, memoryview], None]:
     """Make the function that fills a slot with the dense stream of the region from a byte on."""
-    layout = source.layout
     if way.io == "direct":
-        return partial(_fill_direct, fd, layout.span(region).offset)
+        return partial(_fill_direct, fd, subarray.span.offset)
     if way.io == "mmap":
-        return partial(_fill_mapped, map_region(fd, layout, region).ravel("K").view(np.uint8))
-    return partial(_fill_read, fd, layout.runs(region))
+        return partial(_fill_mapped, map_region(fd, subarray).ravel("K").view(np.uint8))
+    return partial(_fill_read, fd, subarray.runs)
 
 
 def _fill_read(fd: int, runs: Runs, start: int, memory: memoryview) -> None:
@@ -300,7 +293,8 @@ def _fill_direct(fd: int, offset: int, start: int, memory: memoryview) -> None:
     """Read bytes that have no gaps: an array of them, of which all is wanted."""
     layout = Layout(shape=(memory.nbytes,), dtype=np.dtype("u1"), offset=offset + start)
     out = np.frombuffer(memory, np.uint8)
-    read_region(fd, layout, layout.whole, out, direct=True, threads=1, piece_nbytes=memory.nbytes)
+    whole = layout[layout.whole]
+    read_region(fd, whole, out, direct=True, threads=1, piece_nbytes=memory.nbytes)
 
 
 def _fill_mapped(data: np.ndarray[Any, Any], start: int, memory: memoryview) -> None:

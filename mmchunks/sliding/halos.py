@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from mmchunks.files.layout import PAGE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["result_sizes"]
 
 _CHEAP = 1.1  # bytes that are touched, of bytes that are owned
-_PAGE = 4096
 
 
 def result_sizes(
@@ -120,4 +121,4 @@ def _cost(
         if whole:
             run *= rows
             whole = rows >= layout.shape[axis]
-    return cost if whole else cost * (run + _PAGE) / run  # on average a run touches one page more
+    return cost if whole else cost * (run + PAGE) / run  # on average a run touches one page more

@@ -17,7 +17,8 @@ from mmchunks.files.indexing import split_index
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmchunks.files.layout import Layout, Region
+    from mmchunks.files.blocks import Block
+    from mmchunks.files.layout import DType, Region, Subarray
 
 __all__ = ["as_array", "castable", "check_cast", "fitted", "slabs", "split_region"]
 
@@ -58,7 +59,7 @@ def split_region(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[int 
     return region, tuple(entries)
 
 
-def as_array(block: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def as_array(block: Any, dtype: DType) -> Block:
     """Take what a user assigns as an array in host memory that may be cast to `dtype`.
 
     Parameters
@@ -94,7 +95,7 @@ def as_array(block: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def check_cast(found: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+def check_cast(found: DType, dtype: DType) -> None:
     """Refuse a cast, from what a block is to what a file holds, that may lose what the block says.
 
     Raises
@@ -110,7 +111,7 @@ def check_cast(found: np.dtype[Any], dtype: np.dtype[Any]) -> None:
         raise TypeError(msg)
 
 
-def castable(found: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+def castable(found: DType, dtype: DType) -> bool:
     """Whether a cast is NumPy's "same_kind", and cuts no text short, which NumPy counts as that.
 
     Examples
@@ -121,7 +122,7 @@ def castable(found: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     return np.can_cast(found, dtype, casting="same_kind") and not _cuts_text(found, dtype)
 
 
-def _cuts_text(found: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+def _cuts_text(found: DType, dtype: DType) -> bool:
     """Whether text of one dtype may be too long for another."""
     nbytes = {"U": 4, "S": 1}  # of a character
     if found.kind not in nbytes or dtype.kind not in nbytes:
@@ -129,9 +130,7 @@ def _cuts_text(found: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     return found.itemsize // nbytes[found.kind] > dtype.itemsize // nbytes[dtype.kind]
 
 
-def fitted(
-    array: np.ndarray[Any, Any], region: Region, pick: tuple[int | slice, ...]
-) -> np.ndarray[Any, Any]:
+def fitted(array: Block, region: Region, pick: tuple[int | slice, ...]) -> Block:
     """Broadcast an array to the block of a region: a view.
 
     Parameters
@@ -169,16 +168,12 @@ def fitted(
         raise ValueError(msg) from None
 
 
-def slabs(
-    layout: Layout, region: Region, block: np.ndarray[Any, Any], *, nbytes: int
-) -> Iterator[tuple[Region, np.ndarray[Any, Any]]]:
-    """Cut a region and its block along the slowest axis.
+def slabs(subarray: Subarray, block: Block, *, nbytes: int) -> Iterator[tuple[Subarray, Block]]:
+    """Cut a subarray and its block along the slowest axis.
 
     Parameters
     ----------
-    layout : Layout
-        Which axis is the slowest.
-    region : tuple of slice
+    subarray : Subarray
         What to cut.
     block : numpy.ndarray
         Its block.
@@ -187,8 +182,8 @@ def slabs(
 
     Yields
     ------
-    region : tuple of slice
-        A slab. None where the region is empty.
+    subarray : Subarray
+        A slab. None where there is no byte to write.
     block : numpy.ndarray
         A view of its part of the block.
 
@@ -196,12 +191,13 @@ def slabs(
     --------
     >>> from mmchunks.files.layout import Layout
     >>> layout = Layout(shape=(5, 2), dtype=np.dtype("u1"))
-    >>> [region[0] for region, _ in slabs(layout, layout.whole, np.zeros((5, 2)), nbytes=5)]
+    >>> whole = layout[layout.whole]
+    >>> [slab.region[0] for slab, _ in slabs(whole, np.zeros((5, 2)), nbytes=5)]
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    total = layout.region_nbytes(region)
+    total, layout, region = subarray.nbytes, subarray.layout, subarray.region
     if not total or not region:
-        yield from [(region, block)] if total else []
+        yield from [(subarray, block)] if total else []
         return
     axis = layout.axes[0]
     start, stop = region[axis].start, region[axis].stop
@@ -209,6 +205,6 @@ def slabs(
     for first in range(start, stop, rows):
         last = min(first + rows, stop)
         yield (
-            (*region[:axis], slice(first, last), *region[axis + 1 :]),
+            layout[(*region[:axis], slice(first, last), *region[axis + 1 :])],
             block[(slice(None),) * axis + (slice(first - start, last - start),)],
         )

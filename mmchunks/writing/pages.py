@@ -25,21 +25,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from mmchunks.errors import os_error
+from mmchunks.files.layout import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from mmchunks.files.blocks import Bytes
     from mmchunks.files.layout import Span
     from mmchunks.files.runs import Runs
 
 __all__ = [
-    "PAGE",
-    "Bytes",
     "Fragment",
     "Output",
     "aligned",
@@ -50,13 +50,8 @@ __all__ = [
     "write_span",
 ]
 
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Fragment: TypeAlias = tuple[int, bytes]
 """Where bytes belong in the file, and the bytes."""
-
-PAGE = 4096
-"""What kernels write back, and what O_DIRECT is asked for: offsets, lengths and addresses of disks
-are multiples of 512 or of this. Larger pages (64 KiB on some arm64) are made of these."""
 
 _PIECE = 8 * 2**20  # large enough for the disk, and a few of them small enough for the cache
 _THREADS = 3  # at once keep the disk at work while pieces are copied
@@ -132,7 +127,7 @@ def aligned(memory: Bytes, nbytes: int, offset: int) -> Bytes:
 
     Examples
     --------
-    >>> aligned(np.empty(100 + PAGE, np.uint8), 100, 4196).ctypes.data % 4096
+    >>> aligned(np.empty(100 + 4096, np.uint8), 100, 4196).ctypes.data % 4096
     100
     """
     skip = (offset - memory.ctypes.data) % PAGE

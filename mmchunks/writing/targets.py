@@ -27,7 +27,7 @@ from mmchunks.errors import LayoutError, os_error
 from mmchunks.files import npy
 from mmchunks.files.blocks import dense, flattened, take
 from mmchunks.files.indexing import split_index
-from mmchunks.files.layout import Layout, as_shape
+from mmchunks.files.layout import PAGE, Layout, as_shape
 from mmchunks.files.mounts import mount_of
 from mmchunks.files.paths import as_name
 from mmchunks.files.preading import read_region
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Order, Region
-    from mmchunks.writing.pages import Bytes, Fragment, Output
+    from mmchunks.files.blocks import Block, Bytes
+    from mmchunks.files.layout import Order, Subarray
+    from mmchunks.writing.pages import Fragment, Output
 
 __all__ = ["Target", "create_npy", "open_target"]
 
@@ -118,15 +119,15 @@ class Target:
 
     def __getitem__(self, index: Any) -> Any:
         region, pick = split_index(index, self.shape)
-        return self._read(region)[pick]
+        return self._read(self.layout[region])[pick]
 
     def __setitem__(self, index: Any, block: Any) -> None:
-        region, block = self._fitted(index, block)
-        self._caution(region)
+        subarray, block = self._fitted(index, block)
+        self._caution(subarray)
         output = self._handle.shared()
-        if self.local and self.layout.region_nbytes(region) <= _CACHED_NBYTES:
+        if self.local and subarray.nbytes <= _CACHED_NBYTES:
             output = replace(output, direct=None)
-        for part, slab in slabs(self.layout, region, block, nbytes=_SLAB_NBYTES):
+        for part, slab in slabs(subarray, block, nbytes=_SLAB_NBYTES):
             self._write(output, part, slab, exact=True, seen=_ignore)
 
     def flush(self) -> None:
@@ -161,12 +162,12 @@ class Target:
         OSError
             If it is not durable. Write it again, all of it: to flush again would prove nothing.
         """
-        region, block = self._fitted(index, block)
+        subarray, block = self._fitted(index, block)
         checksum = Checksum()
         with self._handle.opened() as output:
-            fragments = self._write(output, region, block, exact=self.local, seen=checksum.update)
+            fragments = self._write(output, subarray, block, exact=self.local, seen=checksum.update)
             pages.flush(output)
-        receipt = {"nbytes": self.layout.region_nbytes(region), "checksum": str(checksum)}
+        receipt = {"nbytes": subarray.nbytes, "checksum": str(checksum)}
         if fragments:
             receipt["fragments"] = [
                 [offset, base64.b64encode(data).decode()] for offset, data in fragments
@@ -215,11 +216,11 @@ class Target:
         """
         region, _ = split_region(index, self.shape)
         checksum = Checksum(like)
-        checksum.update(flattened(self._read(region), self.layout))
+        checksum.update(flattened(self._read(self.layout[region]), self.layout))
         return str(checksum)
 
     @contextmanager
-    def map(self, index: Any) -> Iterator[np.ndarray[Any, Any]]:
+    def map(self, index: Any) -> Iterator[Block]:
         """Fill a region in place; durable when the block ends.
 
         The view is memory of its own, read from the file and written back at the end: that is five
@@ -242,31 +243,28 @@ class Target:
             If it is not durable.
         """
         region, pick = split_region(index, self.shape)
-        self._caution(region)
-        view = self._read(region)
+        subarray = self.layout[region]
+        self._caution(subarray)
+        view = self._read(subarray)
         yield view[(*pick, ...)]
         with self._handle.opened() as output:
-            self._write(output, region, view, exact=True, seen=_ignore)
+            self._write(output, subarray, view, exact=True, seen=_ignore)
             pages.flush(output)
 
-    def empty(self, index: Any) -> np.ndarray[Any, Any]:
+    def empty(self, index: Any) -> Block:
         """Take memory for a region, uninitialised, that `write_chunk` need not copy."""
         region, pick = split_region(index, self.shape)
-        nbytes = self.layout.region_nbytes(region)
-        room = take((nbytes + pages.PAGE,), np.dtype(np.uint8), "C")
-        memory = pages.aligned(room, nbytes, self.layout.span(region).offset)
-        block: np.ndarray[Any, Any] = dense(memory, self.layout, region)[(*pick, ...)]
+        block: Block = _room(self.layout[region])[(*pick, ...)]
         return block
 
-    def _read(self, region: Region) -> np.ndarray[Any, Any]:
+    def _read(self, subarray: Subarray) -> Block:
         """Read a region into memory of its own: a map would change while others write."""
-        block = self.empty(region)
+        block = _room(subarray)
         with self.source.opened() as fd:
             # What this host remembers may be older than what another one wrote.
             read_region(
                 fd,
-                self.layout,
-                region,
+                subarray,
                 block,
                 direct=not self.local,
                 threads=1,
@@ -274,11 +272,11 @@ class Target:
             )
         return block
 
-    def _fitted(self, index: Any, block: Any) -> tuple[Region, np.ndarray[Any, Any]]:
+    def _fitted(self, index: Any, block: Any) -> tuple[Subarray, Block]:
         """Bring a block into the shape of its region, by views only."""
         region, pick = split_region(index, self.shape)
         try:
-            return region, fitted(_taken(block, self.dtype), region, pick)
+            return self.layout[region], fitted(_taken(block, self.dtype), region, pick)
         except (TypeError, ValueError, OverflowError) as error:
             msg = f"{self.path}: {error}"
             raise type(error)(msg) from error
@@ -286,17 +284,17 @@ class Target:
     def _write(
         self,
         output: Output,
-        region: Region,
-        block: np.ndarray[Any, Any],
+        subarray: Subarray,
+        block: Block,
         *,
         exact: bool,
         seen: Callable[[Bytes], object],
     ) -> list[Fragment]:
-        data = self._dense(region, block)
-        span = self.layout.span(region)
-        if not self.layout.contiguous(region):
+        data = self._dense(subarray, block)
+        span = subarray.span
+        if not subarray.contiguous:
             seen(data)
-            pages.write_runs(output, self.layout.runs(region), data)
+            pages.write_runs(output, subarray.runs, data)
             return []
         return pages.write_span(
             output,
@@ -307,28 +305,28 @@ class Target:
             seen=seen,
         )
 
-    def _dense(self, region: Region, block: np.ndarray[Any, Any]) -> Bytes:
+    def _dense(self, subarray: Subarray, block: Block) -> Bytes:
         """Give the bytes of a block as they lie in the file; a copy only where they do not."""
         if transfers.on_device(block):
-            data = flattened(self.empty(region), self.layout)
+            data = flattened(_room(subarray), self.layout)
             transfers.download(block, self.dtype, self.layout.order, partial(_put, data))
             return data
         if block.dtype != self.dtype or not block.transpose(self.layout.axes).flags.c_contiguous:
-            copy = self.empty(region)
+            copy = _room(subarray)
             np.copyto(copy, block, casting="same_kind")
             block = copy
         return flattened(block, self.layout)
 
-    def _caution(self, region: Region) -> None:
+    def _caution(self, subarray: Subarray) -> None:
         """Say once that exact bytes are for one host, where there may be several."""
-        span = self.layout.span(region)
+        span = subarray.span
         ends = {span.offset, span.stop} - {self.layout.offset, self.layout.stop}
         if self.local or not self._cautious:
             return
-        if not self.layout.contiguous(region) or any(end % pages.PAGE for end in ends):
+        if not subarray.contiguous or any(end % PAGE for end in ends):
             self._cautious = False
             msg = (
-                f"{self.path}: lies on a network file system, and {region} shares pages with its "
+                f"{self.path}: lies on a network file system, and {subarray.region} shares pages with its "
                 "neighbours; that is safe while no other host writes there: use sweep or to_npy, "
                 "which see to it, or regions that begin and end on 4096 bytes"
             )
@@ -459,6 +457,12 @@ def open_target(path: str | os.PathLike[str]) -> Target:
         msg = f"{source.path}: may not be written by this user"
         raise os_error(errno.EACCES, msg)
     return Target(source, "auto")
+
+
+def _room(subarray: Subarray) -> Block:
+    """Take memory for a block that lies in its pages as the file's bytes do in theirs."""
+    room = take((subarray.nbytes + PAGE,), np.dtype(np.uint8), "C")
+    return dense(pages.aligned(room, subarray.nbytes, subarray.span.offset), subarray)
 
 
 def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:

@@ -35,7 +35,7 @@ def bytes_of(layout, region):
 @given(layouts_and_regions())
 def test_runs_list_exactly_the_bytes_of_a_region(case):
     layout, region = case
-    runs = layout.runs(region)
+    runs = layout[region].runs
     found = [
         runs.offset + sum(i * s for i, s in zip(index, runs.strides, strict=True)) + byte
         for index in np.ndindex(*runs.counts)
@@ -47,11 +47,11 @@ def test_runs_list_exactly_the_bytes_of_a_region(case):
 @given(layouts_and_regions())
 def test_span_reaches_from_the_first_byte_to_the_last(case):
     layout, region = case
-    span, judge = layout.span(region), bytes_of(layout, region)
+    span, judge = layout[region].span, bytes_of(layout, region)
     assert span.nbytes == (judge[-1] + 1 - judge[0] if judge.size else 0)
     if judge.size:
         assert span.offset == judge[0]
-    assert layout.contiguous(region) == (span.nbytes == judge.size)
+    assert layout[region].contiguous == (span.nbytes == judge.size)
 
 
 @given(layouts_and_regions())

@@ -2,10 +2,7 @@
 
 import gc
 import os
-import re
 import resource
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -35,10 +32,10 @@ def write(path, array, offset=0):
     return Layout(shape=array.shape, dtype=array.dtype, order=order, offset=offset)
 
 
-def mapped(path, layout, region, **options):
+def mapped(path, layout, region):
     fd = os.open(path, os.O_RDONLY)
     try:
-        return map_region(fd, layout, region, **options)
+        return map_region(fd, layout[region])
     finally:
         os.close(fd)
 
@@ -156,64 +153,12 @@ def test_a_file_larger_than_memory_can_be_mapped_whole(tmp_path):
     assert mapped(tmp_path / "big", layout, layout.whole)[-1] == 0
 
 
-def anonymous_kib(path):
-    """Memory that the maps of `path` have copied, from /proc/self/smaps."""
-    text = Path("/proc/self/smaps").read_text()
-    entries = re.findall(rf"{re.escape(path)}\n(.*?)VmFlags", text, re.DOTALL)
-    return [int(re.search(r"Anonymous:\s+(\d+)", entry)[1]) for entry in entries]
-
-
-@pytest.mark.parametrize("options", [{"populate": True}, {"lock": True}])
-def test_prefaulting_copies_no_page(file, options):
-    path, layout, array = file
-    block = mapped(path, layout, layout.whole, **options)
-    assert anonymous_kib(path) == [0]
-    rss = re.search(
-        rf"{re.escape(path)}\n.*?Rss:\s+(\d+)", Path("/proc/self/smaps").read_text(), 16
-    )
-    assert int(rss[1]) == 64
-    np.testing.assert_array_equal(block, array)
-
-
-@pytest.mark.parametrize("option", ["populate", "willneed", "hugepage", "lock"])
-def test_advice_never_changes_a_byte(file, option):
-    path, layout, array = file
-    np.testing.assert_array_equal(mapped(path, layout, layout.whole, **{option: True}), array)
-
-
-def test_a_refused_lock_names_the_limit(file):
-    path, _, _ = file
-    code = (
-        "import os, resource, sys, numpy as np\n"
-        "from mmchunks.files.layout import Layout\n"
-        "from mmchunks.files.mapping import map_region\n"
-        "fd = os.open(sys.argv[1], os.O_RDONLY)\n"
-        "resource.setrlimit(resource.RLIMIT_MEMLOCK, (4096, 4096))\n"
-        "os.getuid() or os.setuid(65534)\n"
-        "layout = Layout(shape=(65536,), dtype=np.dtype('u1'))\n"
-        "try: map_region(fd, layout, layout.whole, lock=True)\n"
-        "except OSError as error: print(error)\n"
-    )
-    run = [sys.executable, "-c", code, path]
-    out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert "cannot lock 65,536 bytes" in out
-    assert "may lock 4,096 in all (RLIMIT_MEMLOCK)" in out
-
-
 @pytest.mark.parametrize("keep", [0, 1, 65_535])
 def test_a_truncated_file_is_stale_not_a_signal(file, keep):
     path, layout, _ = file
     os.truncate(path, keep)
     with pytest.raises(StaleFileError, match=rf"^{path}.* end at 65,536, the file holds {keep:,};"):
         mapped(path, layout, layout.whole)
-
-
-def test_truncation_during_the_map_is_stale_when_populated(file, monkeypatch):
-    path, layout, _ = file
-    os.truncate(path, 100)
-    monkeypatch.setattr("mmchunks.files.mapping.require", lambda *_: None)
-    with pytest.raises(StaleFileError, match="cannot be read"):
-        mapped(path, layout, layout.whole, populate=True)
 
 
 def test_the_bytes_of_a_deleted_or_replaced_file_stay(file):
@@ -239,6 +184,6 @@ def test_nothing_is_mapped_that_the_kernel_refuses(file, tmp_path):
     fd = os.open(tmp_path, os.O_RDONLY)
     resource.getpagesize()
     with pytest.raises(OSError, match=rf"^{tmp_path}: cannot be mapped \(no such device\)"):
-        map_region(fd, Layout(shape=(1,), dtype=np.dtype("u1")), (slice(0, 1),))
+        map_region(fd, Layout(shape=(1,), dtype=np.dtype("u1"))[slice(0, 1),])
     os.close(fd)
     assert layout.nbytes == 65_536

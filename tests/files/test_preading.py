@@ -43,10 +43,10 @@ def calls(monkeypatch):
 
 
 def read(fd, layout, region, *, direct=False, threads=1, piece_nbytes=PIECE):
-    memory = np.zeros(layout.region_nbytes(region), "u1")
-    out = dense(memory, layout, region)
+    memory = np.zeros(layout[region].nbytes, "u1")
+    out = dense(memory, layout[region])
     preading.read_region(
-        fd, layout, region, out, direct=direct, threads=threads, piece_nbytes=piece_nbytes
+        fd, layout[region], out, direct=direct, threads=threads, piece_nbytes=piece_nbytes
     )
     return memory
 
@@ -77,7 +77,7 @@ def test_any_range_of_the_stream_can_be_read_alone(noise, case, data):
     start = data.draw(st.integers(0, len(judge)))
     found = np.zeros(data.draw(st.integers(0, len(judge) - start)), "u1")
     if len(judge):
-        preading.read_range(fd, layout.runs(region), start, memoryview(found))
+        preading.read_range(fd, layout[region].runs, start, memoryview(found))
     np.testing.assert_array_equal(found, judge[start : start + len(found)])
 
 
@@ -89,7 +89,7 @@ def test_direct_reads_give_equal_bytes_from_any_offset(noise, offset, nbytes, sh
     out = np.zeros(nbytes + shift + 4096, "u1")
     out = out[shift + -out.ctypes.data % 4096 :][:nbytes]  # shift 0: on a page
     preading.read_region(
-        fd, layout, layout.whole, out, direct=True, threads=1 + threads, piece_nbytes=1 << 20
+        fd, layout[layout.whole], out, direct=True, threads=1 + threads, piece_nbytes=1 << 20
     )
     np.testing.assert_array_equal(out, array[offset : offset + nbytes])
 
@@ -175,10 +175,10 @@ def test_a_contiguous_region_is_read_in_pieces(noise, calls):
 def test_warming_asks_for_the_region_and_takes_no_fresh_memory(noise, calls):
     fd, _ = noise
     layout = Layout(shape=(4, 2 << 20), dtype=np.dtype("u1"))
-    preading.warm(fd, layout, (slice(0, 4), slice(0, 1 << 20)))
+    preading.warm(fd, layout[slice(0, 4), slice(0, 1 << 20)])
     assert sum(calls) == 4 << 20
     scratch = preading._scratch.sink
-    preading.warm(fd, layout, layout.whole)
+    preading.warm(fd, layout[layout.whole])
     assert preading._scratch.sink is scratch
     assert len(scratch) == 4 << 20
 
@@ -191,7 +191,7 @@ def test_a_truncated_file_is_stale(tmp_path, direct):
         with pytest.raises(StaleFileError, match=f"^{tmp_path}/f: .* 6,000, the file holds 5,000"):
             read(file.fileno(), layout, layout.whole, direct=direct)
         with pytest.raises(StaleFileError, match="ended at 5,000 while it was being read"):
-            preading.warm(file.fileno(), layout, layout.whole)
+            preading.warm(file.fileno(), layout[layout.whole])
 
 
 @pytest.mark.parametrize("direct", [False, True])

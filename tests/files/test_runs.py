@@ -20,22 +20,22 @@ def test_boxes_hold_exactly_the_bytes_of_a_stretch(case, data):
     judge = bytes_of(layout, region)
     start = data.draw(st.integers(0, len(judge)))
     stop = data.draw(st.integers(start, len(judge)))
-    found = [byte for box in boxes(layout.runs(region), start, stop) for byte in bytes_in(box)]
+    found = [byte for box in boxes(layout[region].runs, start, stop) for byte in bytes_in(box)]
     np.testing.assert_array_equal(found, judge[start:stop])
 
 
 @given(layouts_and_regions())
 def test_a_stretch_takes_few_boxes(case):
     layout, region = case
-    runs = layout.runs(region)
-    nbytes = layout.region_nbytes(region)
+    runs = layout[region].runs
+    nbytes = layout[region].nbytes
     assert len(list(boxes(runs, nbytes // 3, nbytes))) <= 2 * layout.ndim + 1
 
 
 @given(layouts_and_regions(), st.integers(0, 50), st.integers(0, 200))
 def test_groups_hold_every_run_once_and_read_no_long_gap(case, gap, reach):
     layout, region = case
-    runs = layout.runs(region)
+    runs = layout[region].runs
     if not len(runs):
         return
     outer, group = joined(runs, gap_nbytes=gap, reach_nbytes=reach)

@@ -14,13 +14,13 @@ import pytest
 
 from mmchunks.errors import DeviceError
 from mmchunks.files.raw import sample_type
-from mmchunks.gpu import devices, gds, hostmemory, ring, transfers
+from mmchunks.gpu import devices, gds, ring, transfers
 from mmchunks.gpu.forms import Fields
 from mmchunks.gpu.ring import RingSpec
 from tests.conftest import forget_devices
 from tests.fakecupy import make
 
-SMALL = RingSpec(slots=2, slot_nbytes=64, memory="pinned")
+SMALL = RingSpec(slots=2, slot_nbytes=64)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_too_little_page_locked_memory_is_said_once_and_pageable_memory_serves(f
         block = send(stored)
     assert len(said) == 1
     np.testing.assert_array_equal(cupy.asnumpy(block), stored)
-    send(stored, ring=RingSpec(slots=3, slot_nbytes=64, memory="pinned"))
+    send(stored, ring=RingSpec(slots=3, slot_nbytes=64))
 
 
 def test_out_of_memory_is_a_sentence_with_the_numbers(fake):
@@ -327,62 +327,7 @@ def test_text_is_not_written_from_a_device(fake):
         transfers.download(cupy.asarray(np.zeros(3)), np.dtype("S3"), "C", lambda *_: None)
 
 
-# Options of the ring, and maps that a device reaches by itself.
-
-
-@pytest.mark.parametrize("memory", ["huge", "locked", "pageable"])
-def test_a_ring_of_other_memory_carries_the_same(fake, memory):
-    cupy = fake(attributes=[99])
-    stored = sample(">f8", (500,))
-    ring = RingSpec(slots=2, slot_nbytes=4096, memory=memory)
-    try:
-        block = send(stored, ring=ring)
-    except DeviceError as error:
-        pytest.skip(f"refused here: {error}")
-    np.testing.assert_array_equal(cupy.asnumpy(block), stored)
-    assert len(cupy.locked) == (2 if memory == "huge" else 0)
-
-
-def test_huge_pages_and_locks_are_refused_in_a_sentence(monkeypatch):
-    def refuse(*_):
-        return -1
-
-    monkeypatch.setattr(hostmemory, "_libc", SimpleNamespace(madvise=refuse, mlock=refuse))
-    with pytest.raises(DeviceError, match=r"4,096 bytes were not locked; raise `ulimit -l`"):
-        hostmemory.lock(memoryview(bytearray(4096)))
-    with pytest.raises(DeviceError, match="huge pages"):
-        hostmemory.huge_pages(4096)
-    monkeypatch.setattr("pathlib.Path.exists", lambda _: False)
-    with pytest.raises(DeviceError, match="huge pages are off"):
-        hostmemory.huge_pages(4096)
-
-
-def test_a_map_is_registered_while_the_block_lasts_read_only_if_it_is(fake):
-    cupy = fake(attributes=[99, 113])
-    array = np.ones(1000, "u1")
-    with devices.registered(array):
-        assert len(cupy.locked) == 1
-    assert not cupy.locked
-    array.flags.writeable = False
-    with devices.registered(array):
-        assert cupy.log[-1] == ("register", 1000, 1 | 8)
-
-
-def test_a_map_that_cannot_be_registered_is_refused_in_a_sentence(fake):
-    fake(attributes=[99])
-    array = np.ones(1000, "u1")
-    array.flags.writeable = False
-    with (
-        pytest.raises(DeviceError, match="cannot register read-only memory"),
-        devices.registered(array),
-    ):
-        pass
-    fake(attributes=[99, "refuse"])
-    with (
-        pytest.raises(DeviceError, match=r"was not registered .cudaErrorInvalidValue"),
-        devices.registered(np.ones(10)),
-    ):
-        pass
+# Maps that a device reaches by itself.
 
 
 def test_a_device_that_addresses_pageable_memory_is_given_the_map_itself(fake):

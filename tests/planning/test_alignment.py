@@ -111,7 +111,7 @@ def test_shared_pages_are_those_with_two_owners(grid, page):
 def test_a_chunk_is_aligned_if_it_shares_no_page(grid, page):
     shared = set().union(*(o for o in owners_of_pages(grid, page).values() if len(o) > 1))
     for number in range(grid.count):
-        runs = grid.layout.runs(grid.region(grid.index(number)))
+        runs = grid.layout[grid.region(grid.index(number))].runs
         assert runs_on_pages(grid.layout, runs, page) == (number not in shared)
 
 
@@ -121,7 +121,7 @@ def test_a_chunk_touches_the_pages_of_its_bytes(grid, page):
     owner = owners(grid)
     places = np.arange(owner.size) + grid.layout.offset
     for number in range(grid.count):
-        runs = grid.layout.runs(grid.region(grid.index(number)))
+        runs = grid.layout[grid.region(grid.index(number))].runs
         judge = np.unique(places[owner == number] // page).size
         found = touched_pages(runs, page)
         if len(runs.counts) <= 1:
@@ -170,9 +170,9 @@ def test_the_pieces_of_a_file_have_one_owner_each(grid):
 def test_contiguous_grids_have_contiguous_chunks(grid):
     regions = [grid.region(grid.index(number)) for number in range(grid.count)]
     if grid.contiguous:
-        assert all(grid.layout.contiguous(region) for region in regions)
+        assert all(grid.layout[region].contiguous for region in regions)
     elif all(size for cut in grid.cuts for size in cut.sizes()):
-        assert not all(grid.layout.contiguous(region) for region in regions)
+        assert not all(grid.layout[region].contiguous for region in regions)
 
 
 @given(grids())

@@ -113,8 +113,8 @@ def test_spans_lie_inside_the_data_and_hold_what_is_owned(plan):
     layout = plan.layout
     for chunk in plan:
         assert layout.offset <= chunk.offset <= chunk.offset + chunk.nbytes <= layout.stop
-        assert chunk.nbytes >= layout.region_nbytes(chunk.region)
-        assert chunk.contiguous == (chunk.nbytes == layout.region_nbytes(chunk.region))
+        assert chunk.nbytes >= layout[chunk.region].nbytes
+        assert chunk.contiguous == (chunk.nbytes == layout[chunk.region].nbytes)
 
 
 @given(plans())

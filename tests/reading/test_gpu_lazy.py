@@ -143,7 +143,7 @@ def device(monkeypatch):
     def install(**traits):
         module = make(**traits)
         monkeypatch.setitem(sys.modules, "cupy", module)
-        small = ring.RingSpec(slots=2, slot_nbytes=2**14, memory="pinned")
+        small = ring.RingSpec(slots=2, slot_nbytes=2**14)
         monkeypatch.setattr(ring, "RING", small)
         monkeypatch.setitem(transfers.upload.__kwdefaults__, "ring", small)
         forget_devices()

@@ -32,7 +32,7 @@ def reads(monkeypatch):
     block = regions.block
 
     def recording(source, region, **options):
-        seen.append(source.layout.block_shape(region))
+        seen.append(source.layout[region].shape)
         return block(source, region, **options)
 
     monkeypatch.setattr(regions, "block", recording)

@@ -53,7 +53,7 @@ def test_a_large_block_comes_by_the_ring_in_slabs(cupy, tmp_path, monkeypatch):
 
 
 def test_a_chunk_has_the_checksum_of_the_same_chunk_from_the_host(cupy, tmp_path, monkeypatch):
-    ring = transfers.RingSpec(slots=2, slot_nbytes=4096, memory="pinned")  # many pieces a chunk
+    ring = transfers.RingSpec(slots=2, slot_nbytes=4096)  # many pieces a chunk
     monkeypatch.setitem(transfers.download.__kwdefaults__, "ring", ring)
     array = np.random.default_rng(0).normal(size=(300, 100))
     target = mm.create_npy(tmp_path / "x.npy", array.shape, ">f8")
