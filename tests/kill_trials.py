@@ -30,7 +30,6 @@ from mmchunks.errors import SweepError
 from mmchunks.filling.checking import verify
 from mmchunks.filling.sweeping import sweep
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -57,7 +56,7 @@ def forked(work):
 def done_rows(path):
     """The rows that the journal says are done."""
     try:
-        ledger = Ledger.read(Journal.open(path).records())
+        ledger = Journal.open(path).ledger()
     except FileNotFoundError:
         return set()
     return {row for start, stop in ledger.rows for row in range(start, stop)}

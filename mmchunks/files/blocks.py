@@ -18,7 +18,7 @@ import mmap
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,15 +27,9 @@ from mmchunks.files.layout import Layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mmchunks.files.layout import DType, Order, Subarray
+    from mmchunks.files.layout import Block, Bytes, DType, Order, Subarray
 
-__all__ = ["Block", "Bytes", "Pool", "borrowed", "dense", "flattened", "strided", "take"]
-
-Block: TypeAlias = np.ndarray[Any, Any]
-"""An array in the memory of this host."""
-
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
-"""Memory of this host, one axis of bytes."""
+__all__ = ["Pool", "borrowed", "dense", "flattened", "strided", "take"]
 
 
 class _Lease:

@@ -25,11 +25,28 @@ from mmchunks.files.runs import Runs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PAGE", "DType", "Layout", "Order", "Region", "Span", "Subarray", "as_shape"]
+__all__ = [
+    "PAGE",
+    "Block",
+    "Bytes",
+    "DType",
+    "Layout",
+    "Order",
+    "Region",
+    "Span",
+    "Subarray",
+    "as_shape",
+]
 
 Region: TypeAlias = tuple[slice, ...]
 Order: TypeAlias = Literal["C", "F"]
 DType: TypeAlias = np.dtype[Any]
+
+Block: TypeAlias = np.ndarray[Any, Any]
+"""An array in the memory of this host."""
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+"""Memory of this host, one axis of bytes."""
 
 PAGE = 4096
 """Bytes of what kernels write back, and of what O_DIRECT asks for: offsets, lengths and addresses of

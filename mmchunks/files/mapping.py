@@ -30,8 +30,7 @@ from mmchunks.files.identity import path_of, require
 from mmchunks.files.layout import Span
 
 if TYPE_CHECKING:
-    from mmchunks.files.blocks import Block, Bytes
-    from mmchunks.files.layout import Subarray
+    from mmchunks.files.layout import Block, Bytes, Subarray
 
 __all__ = ["MAP_FAILED", "libc", "map_region"]
 

@@ -37,13 +37,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Order
+    from mmchunks.files.layout import DType, Order
 
 __all__ = [
     "FILTERS",
     "MAGIC",
     "decode",
     "describe",
+    "dtype_of",
+    "dtype_text",
     "encode",
     "head_nbytes",
 ]
@@ -189,6 +191,38 @@ def encode(
     return _framed(text, b"\3\0", align)
 
 
+def dtype_text(dtype: DType) -> str:
+    """Write a dtype as the header of a ``.npy`` file does.
+
+    Examples
+    --------
+    >>> dtype_text(np.dtype([("a", "<f4")]))
+    "[('a', '<f4')]"
+    """
+    return repr(np.lib.format.dtype_to_descr(dtype))
+
+
+def dtype_of(text: str) -> DType:
+    """Read what `dtype_text` wrote.
+
+    Raises
+    ------
+    ValueError
+        If it did not write that.
+
+    Examples
+    --------
+    >>> dtype_of("[('a', '<f4')]").names
+    ('a',)
+    """
+    try:
+        dtype: DType = np.lib.format.descr_to_dtype(ast.literal_eval(text))
+    except Exception as error:
+        msg = f"is not the text of a dtype ({type(error).__name__}): {_excerpt(text)}"
+        raise ValueError(msg) from error
+    return dtype
+
+
 def _framed(text: str, version: bytes, align: int) -> bytes:
     """Put magic, version and length before `text`, and spaces and a newline behind it."""
     width, encoding = _FRAMES[version]
@@ -278,7 +312,7 @@ def _layout(entries: Any, *, offset: int) -> Layout:
     return layout
 
 
-def _dtype(descr: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _dtype(descr: Any) -> tuple[DType, tuple[int, ...]]:
     """Read a descr; the second value is the shape of each element where it is a sub-array."""
     try:
         dtype = np.lib.format.descr_to_dtype(descr)
@@ -295,7 +329,7 @@ def _dtype(descr: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return dtype.subdtype or (dtype, ())
 
 
-def _descr(dtype: np.dtype[Any]) -> Any:
+def _descr(dtype: DType) -> Any:
     """Write a dtype as NumPy does, and make sure that it can be read back."""
     try:
         descr = np.lib.format.dtype_to_descr(dtype)

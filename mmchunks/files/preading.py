@@ -34,8 +34,7 @@ from mmchunks.files.runs import boxes, joined, offsets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mmchunks.files.blocks import Block, Bytes
-    from mmchunks.files.layout import Subarray
+    from mmchunks.files.layout import Block, Bytes, Subarray
     from mmchunks.files.runs import Runs
 
 __all__ = ["read_range", "read_region", "warm"]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks.errors import HeaderError, StaleFileError
+from mmchunks.errors import HeaderError
 from mmchunks.files import npy
-from mmchunks.files.identity import Identity
+from mmchunks.files.identity import Identity, require_same
 from mmchunks.files.indexing import split_index
 from mmchunks.files.mapping import map_region
 from mmchunks.files.paths import as_name, open_fd, regular_file
@@ -130,23 +130,18 @@ class Source:
         StaleFileError
             If the file was truncated, replaced, rewritten or deleted since.
         """
+        expected = self.identity.timeless if self.filling else self.identity
+        then = "open it again to read it now"
         try:
             fd = open_fd(self.path)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            msg = f"{self.path}: expected {self.identity}, found no file"
-            raise StaleFileError(msg) from error
+        except (FileNotFoundError, NotADirectoryError):
+            require_same(self.path, expected, None, then=then)
+            raise
         try:
-            self._check(Identity.of(os.fstat(fd)))
+            require_same(self.path, expected, Identity.of(os.fstat(fd)), then=then)
             yield fd
         finally:
             os.close(fd)
-
-    def _check(self, found: Identity) -> None:
-        expected = self.identity
-        same = (found.inode, found.nbytes) == (expected.inode, expected.nbytes)
-        if not same or not (self.filling or found.mtime_ns == expected.mtime_ns):
-            msg = f"{self.path}: expected {expected}, found {found}; open it again to read it now"
-            raise StaleFileError(msg)
 
     def __getitem__(self, index: Any) -> Any:
         region, pick = split_index(index, self.shape)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mmchunks.errors import SweepError
+from mmchunks.writing.lines import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,11 @@ class Failure:
 
     exception: BaseException | None
     """The exception itself; it stays where it was raised, because not all can travel."""
+
+    @property
+    def line(self) -> Failed:
+        """What a journal says of it."""
+        return Failed(self.row, self.error, self.trace)
 
     def __reduce__(self) -> Any:
         return _failure, (self.row, self.error, self.trace)

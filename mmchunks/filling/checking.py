@@ -5,23 +5,44 @@ Looks only, unless it is told to forget what is damaged: then the journal says s
 
 from __future__ import annotations
 
+import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mmchunks.errors import StaleFileError
+from mmchunks.files.identity import Identity, require_same
+from mmchunks.files.npy import dtype_text
 from mmchunks.files.sources import MAX_HEADER_NBYTES, open_source
-from mmchunks.filling.resuming import damaged, require_layout, require_same_file
+from mmchunks.filling.executors import Calls
 from mmchunks.filling.scenarios import Scenarios
+from mmchunks.planning.ranges import count
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger, as_box, box_text, forgetting, outstanding
-from mmchunks.writing.ranges import count
+from mmchunks.writing.ledger import Ledger, forgetting, outstanding
+from mmchunks.writing.lines import box_text
+from mmchunks.writing.targets import Target
 
 if TYPE_CHECKING:
-    from mmchunks.filling.scenarios import Call
-    from mmchunks.writing.lines import Box, Record
-    from mmchunks.writing.ranges import Rows
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["Status", "VerifyReport", "status", "verify"]
+    from mmchunks.files.layout import Layout
+    from mmchunks.filling.scenarios import Call
+    from mmchunks.planning.ranges import Rows
+    from mmchunks.writing.lines import Box, Done
+
+__all__ = [
+    "Status",
+    "VerifyReport",
+    "damaged",
+    "require_layout",
+    "require_same_file",
+    "status",
+    "verify",
+]
+
+# What one call reads: long beside the cost of a call.
+_BATCH_NBYTES = 1 << 28
+_BATCH_CHUNKS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,18 +170,17 @@ def status(path: str | os.PathLike[str]) -> Status:
     (2, 1, 0, (1, 0))
     """
     journal = Journal.open(os.path.realpath(path))
-    settings, records = journal.settings, journal.records()
-    ledger = Ledger.read(records)
+    settings, ledger = journal.settings, journal.ledger()
     require_same_file(journal.path, ledger)
     unit, total, left = outstanding(settings, ledger)
-    failed = {row: record["error"] for row, record in sorted(ledger.failed.items())}
+    failed = {row: failure.error for row, failure in sorted(ledger.failed.items())}
     return Status(
         path=journal.path,
         unit=unit,
         total=total,
         done=total - count(left),
         failed=len(failed),
-        hosts=tuple(sorted({record["host"] for record in ledger.done})),
+        hosts=tuple(sorted({chunk.host for chunk in ledger.chunks})),
         rate=_rate(ledger, unit),
         left=tuple(left),
         failures=failed,
@@ -214,27 +234,107 @@ def verify(
     journal = Journal.open(os.path.realpath(path))
     layout = open_source(journal.path, max_header_size=MAX_HEADER_NBYTES).layout
     require_layout(journal.path, layout, journal.settings)
-    records = journal.records()
-    chunks = {as_box(r["done"]): r for r in Ledger.read(records).whole}
-    found = damaged(journal.path, list(chunks.values()), executor)
-    bad = tuple(sorted(as_box(record["done"]) for record in found))
+    entries = journal.entries()
+    chunks = {done.box: done for done in Ledger.read(entries).whole}
+    bad = tuple(sorted(done.box for done in damaged(journal.path, chunks.values(), executor)))
     if bad and forget:
         with journal.lock(force=False), journal.writer() as writer:
-            writer.append(forgetting(records, bad))
+            writer.append(forgetting(entries, bad))
     return VerifyReport(path=journal.path, checked=len(chunks), bad=bad, forgotten=forget)
 
 
 def _rate(ledger: Ledger, unit: str) -> float | None:
     """Tell how many a second were done since the last run began."""
-    since = max((record["time"] for record in ledger.began), default=0.0)
-    recent = [record for record in ledger.done if record["time"] > since]
+    since = max((entry.time for entry, _ in ledger.began), default=0.0)
+    recent = [chunk for chunk in ledger.chunks if chunk.time > since]
     if not recent:
         return None
-    seconds = max(record["time"] for record in recent) - since
-    return sum(_size(record, unit) for record in recent) / seconds if seconds > 0 else None
+    seconds = max(chunk.time for chunk in recent) - since
+    done = count(chunk.line.box[0] for chunk in recent) if unit == "rows" else len(recent)
+    return done / seconds if seconds > 0 else None
 
 
-def _size(record: Record, unit: str) -> int:
-    """Count what a record is about."""
-    start, stop = record["done"][0] if unit == "rows" else (0, 1)
-    return int(stop - start)
+def require_layout(path: str, layout: Layout, settings: dict[str, Any]) -> None:
+    """Refuse a file whose header says something else than the settings of its journal.
+
+    Raises
+    ------
+    StaleFileError
+        It names what differs.
+    """
+    found = {"shape": [*layout.shape], "dtype": dtype_text(layout.dtype), "order": layout.order}
+    for name, value in found.items():
+        if settings[name] != value:
+            msg = (
+                f"{path}: is not the file that was begun: {name} was {settings[name]!r}, now it is "
+                f"{value!r}; bring that one back"
+            )
+            raise StaleFileError(msg)
+
+
+def require_same_file(path: str, ledger: Ledger) -> None:
+    """Refuse a file that is not the one that earlier runs wrote.
+
+    Raises
+    ------
+    StaleFileError
+        It says which of its identity differs.
+    """
+    found, host = Identity.of(os.stat(path)), os.uname().nodename
+    then = "it is not the file that was begun: bring that one back, or remove it and its journal"
+    for entry, began in ledger.began:
+        # Another host, or another mount of the same folder, may number the same file otherwise.
+        here = entry.host == host and began.device == found.device
+        wanted = Identity(
+            device=began.device,
+            inode=began.inode if here else None,
+            nbytes=began.nbytes,
+            mtime_ns=None,
+        )
+        require_same(path, wanted, found, then=then)
+
+
+def damaged(path: str, chunks: Iterable[Done], executor: Any) -> list[Done]:
+    """Find the chunks whose bytes are not those that the journal speaks of: read, compare checksums.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    chunks : iterable of Done
+        What was written.
+    executor : None or anything with ``submit``
+        Where to read; None reads here.
+
+    Returns
+    -------
+    list of Done
+        The chunks that are not kept.
+    """
+    found = Calls(executor, functools.partial(_damaged, path), list(_batches(chunks)))
+    return [done for batch in found for done in batch]
+
+
+def _batches(chunks: Iterable[Done]) -> Iterator[list[Done]]:
+    """Group chunks so that each group is worth a call."""
+    batch: list[Done] = []
+    for done in sorted(chunks, key=lambda done: done.box):
+        batch.append(done)
+        if sum(d.nbytes for d in batch) >= _BATCH_NBYTES or len(batch) >= _BATCH_CHUNKS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _damaged(path: str, chunks: list[Done]) -> list[Done]:
+    """Read chunks again, and give those that differ."""
+    # Not `open_target`: whoever may only read the file may verify it.
+    source = open_source(path, max_header_size=MAX_HEADER_NBYTES)
+    target = Target(replace(source, filling=True), "auto")
+    return [
+        done
+        for done in chunks
+        if target.checksum(tuple(slice(*bounds) for bounds in done.box), done.checksum)
+        != done.checksum
+    ]

@@ -22,10 +22,10 @@ import numpy as np
 from mmchunks.errors import SweepError
 from mmchunks.files.blocks import take
 from mmchunks.filling.attempts import Failure, attempt
+from mmchunks.planning.ranges import missing
 from mmchunks.writing.assigning import castable
 from mmchunks.writing.interrupts import interrupts_held
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.ranges import missing
 from mmchunks.writing.targets import open_target
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mmchunks.filling.scenarios import Call
-    from mmchunks.writing.lines import Record
+    from mmchunks.planning.ranges import Rows
+    from mmchunks.writing.lines import Done, Line
     from mmchunks.writing.targets import Target
 
-__all__ = ["Job", "Receipt", "Rows", "Unit", "as_row", "call_for", "compute", "stopping"]
+__all__ = ["Batch", "Job", "Receipt", "Unit", "as_row", "call_for", "compute", "stopping"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,32 +84,39 @@ class Unit:
 class Receipt:
     """What became of a unit."""
 
-    done: list[Record]
-    """A record for each range of rows that is on stable storage."""
+    done: tuple[Done, ...] = ()
+    """What is on stable storage."""
 
-    failures: list[Failure]
+    failures: tuple[Failure, ...] = ()
     """The scenarios that failed."""
 
-    interrupted: bool
+    interrupted: bool = False
     """Whether Ctrl-C ended it early."""
 
-    @property
-    def rows(self) -> list[tuple[int, int]]:
-        """The ranges of rows that are on stable storage."""
-        return [(start, stop) for (start, stop), *_ in (record["done"] for record in self.done)]
+    host: str = field(default_factory=lambda: os.uname().nodename)
+    """Where it was computed."""
+
+    pid: int = field(default_factory=os.getpid)
+    """By which process."""
 
     @property
-    def records(self) -> list[Record]:
+    def rows(self) -> list[Rows]:
+        """The ranges of rows that are on stable storage."""
+        return [done.box[0] for done in self.done]
+
+    @property
+    def failed(self) -> list[Rows]:
+        """The rows whose scenarios failed, as ranges."""
+        return [(failure.row, failure.row + 1) for failure in self.failures]
+
+    @property
+    def lines(self) -> list[Line]:
         """What a journal says of it."""
-        failures = [
-            {"failed": failure.row, "error": failure.error, "traceback": failure.trace}
-            for failure in self.failures
-        ]
-        return [*self.done, *failures]
+        return [*self.done, *(failure.line for failure in self.failures)]
 
 
 @dataclass(kw_only=True)
-class Rows:
+class Batch:
     """A block that is being filled, row by row, from the scenarios of a unit."""
 
     job: Job
@@ -133,7 +141,7 @@ class Rows:
     """What they took to compute."""
 
     @classmethod
-    def of(cls, job: Job, unit: Unit, rows: int) -> Rows:
+    def of(cls, job: Job, unit: Unit, rows: int) -> Batch:
         """Make room for `rows` rows."""
         assert job.shape is not None
         assert job.dtype is not None
@@ -173,23 +181,16 @@ class Rows:
         failed = [(failure.row, failure.row + 1) for failure in self.failures]
         good = missing((start, start + self.filled), failed)
         with interrupts_held() as came:
-            done = [self._write(target, first, last) for first, last in good]
+            done = tuple(self._write(target, first, last) for first, last in good)
         interrupted = self.interrupted or bool(came)
-        return Receipt(done=done, failures=self.failures, interrupted=interrupted)
+        return Receipt(done=done, failures=tuple(self.failures), interrupted=interrupted)
 
-    def _write(self, target: Target, first: int, last: int) -> Record:
-        """Write a range of rows, and say what a journal says of it."""
+    def _write(self, target: Target, first: int, last: int) -> Done:
+        """Write a range of rows."""
         start = self.unit.start
-        written = target.write_chunk(
-            target.layout.region(slice(first, last)), self.block[first - start : last - start]
-        )
-        return {
-            "done": [[first, last]],
-            **written,
-            "seconds": round(self.seconds * (last - first) / self.filled, 6),
-            "host": os.uname().nodename,
-            "pid": os.getpid(),
-        }
+        written = target.write_chunk(slice(first, last), self.block[first - start : last - start])
+        seconds = self.seconds * (last - first) / self.filled
+        return written._replace(box=((first, last),), seconds=seconds)
 
 
 def compute(job: Job, unit: Unit) -> Receipt:
@@ -208,11 +209,11 @@ def compute(job: Job, unit: Unit) -> Receipt:
         What is done and what failed; nothing, if the run is stopping. An error of writing is raised.
     """
     if _stop_mark(job).exists():
-        return Receipt(done=[], failures=[], interrupted=False)
+        return Receipt()
     target = open_target(job.path)
-    rows = Rows.of(job, unit, len(unit.calls))
-    rows.fill(seconds=math.inf)
-    return rows.write(target)
+    batch = Batch.of(job, unit, len(unit.calls))
+    batch.fill(seconds=math.inf)
+    return batch.write(target)
 
 
 @contextmanager

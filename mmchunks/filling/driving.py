@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from mmchunks.errors import MMChunksError, SweepError
 from mmchunks.filling.attempts import raise_failure
 from mmchunks.filling.computing import stopping
+from mmchunks.planning.ranges import count
 from mmchunks.writing.interrupts import interrupts_held
 from mmchunks.writing.lines import box_text
-from mmchunks.writing.ranges import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mmchunks.filling.computing import Job, Receipt, Unit
     from mmchunks.filling.executors import Calls
     from mmchunks.filling.progress import Bar
+    from mmchunks.planning.ranges import Rows
     from mmchunks.writing.journal import Writer
-    from mmchunks.writing.ranges import Rows
 
 __all__ = ["Driver", "losses_named"]
 
@@ -84,7 +84,7 @@ class Driver:
     def note(self, receipt: Receipt) -> None:
         """Write a receipt down."""
         with interrupts_held() as came:
-            self.writer.append_many(receipt.records)
+            self.writer.append(*receipt.lines, host=receipt.host, pid=receipt.pid)
         self.count(receipt)
         if came:
             raise KeyboardInterrupt
@@ -92,7 +92,7 @@ class Driver:
     def count(self, receipt: Receipt) -> None:
         """Count a receipt that is written down."""
         self.done += receipt.rows
-        self.failed += [(failure.row, failure.row + 1) for failure in receipt.failures]
+        self.failed += receipt.failed
         failed = len(receipt.failures)
         self.bar.advance(count(receipt.rows) + failed, failed=failed)
 

@@ -15,18 +15,18 @@ import dataclasses
 import functools
 import math
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import JournalError
 from mmchunks.files.layout import PAGE
+from mmchunks.files.npy import dtype_text
 from mmchunks.filling.attempts import attempt, raise_failure
-from mmchunks.filling.computing import Receipt, Rows, Unit, as_row, call_for
-from mmchunks.filling.resuming import begin, dtype_text, watched
+from mmchunks.filling.computing import Batch, Receipt, Unit, as_row, call_for
+from mmchunks.filling.resuming import begin, running
 from mmchunks.filling.units import choose_unit_rows
-from mmchunks.writing.lines import Ledger
-from mmchunks.writing.ranges import missing
+from mmchunks.planning.ranges import missing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +109,7 @@ def learn(
     assert job.shape is not None
     assert job.dtype is not None
     row_nbytes = math.prod(job.shape) * job.dtype.itemsize
-    block = Rows.of(job, unit, max(1, min(len(unit.calls), limits.nbytes // max(row_nbytes, 1))))
+    block = Batch.of(job, unit, max(1, min(len(unit.calls), limits.nbytes // max(row_nbytes, 1))))
     block.failures = failures
     if first is not None:
         block.take(first.row, first.seconds)
@@ -122,16 +122,15 @@ def learn(
         "dtype": dtype_text(job.dtype),
         "unit_rows": limits.unit_rows(rows, row_nbytes, pace),
     }
-    journal, target = begin(job.path, settings)
+    journal = begin(job.path, settings)
     mine = (unit.start, unit.start + block.filled)
-    receipt = Receipt(done=[], failures=[], interrupted=block.interrupted)
+    receipt = Receipt(interrupted=block.interrupted)
     # Another driver that was faster has these rows, maybe other ones from a function that draws
     # random numbers: they are written and written down as a driver does it, or not at all.
-    with suppress(JournalError), journal.lock(force=False) if alone else nullcontext():
-        if missing(mine, Ledger.read(journal.records()).rows) == [mine]:
-            with watched(journal, target, alone=alone) as writer:
-                receipt = block.write(target)
-                writer.append_many(receipt.records)
+    with suppress(JournalError), running(journal, alone=alone, force=False, executor=None) as run:
+        if missing(mine, run.done) == [mine]:
+            receipt = block.write(run.target)
+            run.writer.append(*receipt.lines)
     return receipt
 
 
@@ -159,7 +158,7 @@ def _first(job: Job, unit: Unit, failures: list[Failure]) -> _First:
     return raise_failure(job.path, failures[-1])
 
 
-def _look(block: Rows, seconds: float) -> float:
+def _look(block: Batch, seconds: float) -> float:
     """Fill rows for some seconds, and tell how many seconds a row takes."""
     if not block.filled:
         block.fill(seconds=0)

@@ -8,48 +8,53 @@
 
 Nothing that is refused is touched. Where somebody changed the file since its last run, the chunks
 that are done are read again, and their checksums compared.
+
+A run is what happens between two lines of the journal, *began* and *ended*: between them the file may
+change, and if the second one is missing, it was killed.
 """
 
 from __future__ import annotations
 
-import ast
 import errno
-import functools
 import os
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mmchunks.errors import JournalError, MMChunksError, StaleFileError, os_error
-from mmchunks.files.sources import MAX_HEADER_NBYTES, open_source
+from mmchunks.files.identity import Identity
+from mmchunks.files.npy import dtype_of
 from mmchunks.filling import scenarios
-from mmchunks.filling.executors import Calls
+from mmchunks.filling.checking import damaged, require_layout, require_same_file
+from mmchunks.planning.ranges import missing
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger, box_text
-from mmchunks.writing.ranges import missing
-from mmchunks.writing.targets import Target, create_npy, open_target
+from mmchunks.writing.ledger import Ledger
+from mmchunks.writing.lines import Began, Ended, Entry, Settled, box_text
+from mmchunks.writing.targets import create_npy, open_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from mmchunks.files.layout import Layout
+    from mmchunks.planning.ranges import Rows
     from mmchunks.writing.journal import Writer
-    from mmchunks.writing.lines import Record
+    from mmchunks.writing.lines import Done
+    from mmchunks.writing.targets import Target
 
-__all__ = [
-    "begin",
-    "begun",
-    "carry_on",
-    "damaged",
-    "dtype_text",
-    "note_begin",
-    "note_end",
-    "require_layout",
-    "require_same_file",
-    "watched",
-]
+__all__ = ["Run", "begin", "begun", "carry_on", "note_begin", "note_end", "running"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Work on a file that is under way."""
+
+    target: Target
+    """The file."""
+
+    writer: Writer
+    """Where to write down what is done."""
+
+    done: list[Rows]
+    """The ranges of rows that were done when the run began."""
 
 
 def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
@@ -98,7 +103,7 @@ def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
     return journal
 
 
-def begin(path: str, settings: dict[str, Any]) -> tuple[Journal, Target]:
+def begin(path: str, settings: dict[str, Any]) -> Journal:
     """Begin work on a file that is not there, or carry on with who did at the same moment.
 
     Parameters
@@ -110,7 +115,7 @@ def begin(path: str, settings: dict[str, Any]) -> tuple[Journal, Target]:
 
     Returns
     -------
-    Journal, Target
+    Journal
         Of the file, which is there.
 
     Raises
@@ -123,13 +128,15 @@ def begin(path: str, settings: dict[str, Any]) -> tuple[Journal, Target]:
     except JournalError:
         other = begun(path, settings | {"unit_rows": None}, resume=True)
         assert other is not None  # whoever won made it just now
-        return other, carry_on(other, executor=None)
+        carry_on(other, executor=None)
+        return other
     try:
-        return journal, carry_on(journal, executor=None)
+        carry_on(journal, executor=None)
     except (OSError, MMChunksError):
         if not os.path.lexists(path):
             journal.remove()
         raise
+    return journal
 
 
 def carry_on(journal: Journal, *, executor: Any) -> Target:
@@ -153,7 +160,7 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
         If the file was deleted, truncated or replaced, or holds other bytes than were written.
     """
     path, settings = journal.path, journal.settings
-    ledger = Ledger.read(journal.records())
+    ledger = journal.ledger()
     if not os.path.lexists(path):
         if ledger.began or ledger.done:
             msg = (
@@ -161,18 +168,18 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
                 f"bring it back, or remove {journal.folder} to begin anew"
             )
             raise StaleFileError(msg)
-        dtype = np.lib.format.descr_to_dtype(ast.literal_eval(settings["dtype"]))
+        dtype = dtype_of(settings["dtype"])
         with suppress(FileExistsError):  # another part was faster, with the same settings
             create_npy(path, settings["shape"], dtype, order=settings["order"])
     target = open_target(path)
     require_layout(path, target.layout, settings)
     require_same_file(path, ledger)
-    if ledger.left_alone_since not in {None, _modified_ns(path)}:
+    if ledger.left_alone_since not in {None, os.stat(path).st_mtime_ns}:
         bad = damaged(path, ledger.whole, executor)
         if bad:
             more = f" and {len(bad) - 1:,} more" if len(bad) > 1 else ""
             msg = (
-                f"{path}: was changed since its last run: {box_text(bad[0]['done'])}{more} hold "
+                f"{path}: was changed since its last run: {box_text(bad[0].box)}{more} hold "
                 f"other bytes than were written; mmchunks verify --forget {path}, or "
                 "verify(path, forget=True), has the next run compute them again"
             )
@@ -180,71 +187,58 @@ def carry_on(journal: Journal, *, executor: Any) -> Target:
     return target
 
 
-def require_layout(path: str, layout: Layout, settings: Record) -> None:
-    """Refuse a file whose header says something else than the settings of its journal.
-
-    Raises
-    ------
-    StaleFileError
-        It names what differs.
-    """
-    found = {"shape": [*layout.shape], "dtype": dtype_text(layout.dtype), "order": layout.order}
-    what = _difference({key: settings[key] for key in found}, found)
-    if what:
-        msg = f"{path}: is not the file that was begun: {what}; bring that one back"
-        raise StaleFileError(msg)
-
-
-def dtype_text(dtype: np.dtype[Any]) -> str:
-    """Write a dtype as the header of a ``.npy`` file does.
-
-    Examples
-    --------
-    >>> dtype_text(np.dtype([("a", "<f4")]))
-    "[('a', '<f4')]"
-    """
-    return repr(np.lib.format.dtype_to_descr(dtype))
-
-
 @contextmanager
-def watched(journal: Journal, target: Target, *, alone: bool) -> Iterator[Writer]:
-    """Write down how a run found the file and how it left it; see to shared pages at its end.
+def running(journal: Journal, *, alone: bool, force: bool, executor: Any) -> Iterator[Run]:
+    """Work on the file of a journal while the block runs, and leave both in order at its end.
 
     Parameters
     ----------
     journal : Journal
-        Of the file that the run writes.
-    target : Target
-        The file.
+        Of work that was begun.
     alone : bool
-        Whether nobody else writes the file at the end of the run.
+        Whether nobody else may drive the file meanwhile, and nobody else writes it at the end.
+    force : bool
+        Take the place of a driver whose end cannot be seen.
+    executor : None or anything with ``submit``
+        Where chunks are read again, if somebody else changed the file since the last run.
 
     Yields
     ------
-    Writer
-        For the records of the run.
+    Run
+        The file, and where to write down what is done of it.
+
+    Raises
+    ------
+    JournalError
+        If another driver is at work.
+    StaleFileError
+        As `carry_on`.
     """
-    try:
-        with journal.writer() as writer:
-            note_begin(journal, writer, alone=alone)
-            yield writer
-    except OSError:
-        raise  # of a disk that fails nothing is known, least of all that it was left alone
-    except BaseException:
-        note_end(journal, target, [], alone=alone)
-        raise
-    note_end(journal, target, [], alone=alone)
+    with journal.lock(force=force) if alone else nullcontext():
+        target = carry_on(journal, executor=executor)
+        try:
+            with journal.writer() as writer:
+                note_begin(journal, writer, alone=alone)
+                yield Run(target=target, writer=writer, done=journal.ledger().rows)
+        except OSError:
+            raise  # of a disk that fails nothing is known, least of all that it was left alone
+        except BaseException:
+            note_end(journal, target, alone=alone)
+            raise
+        note_end(journal, target, alone=alone)
 
 
 def note_begin(journal: Journal, writer: Writer, *, alone: bool) -> None:
     """Write down which file a run is about to write, and whether all earlier ones are over."""
-    writer.append({"began": _identity(journal.path), "alone": alone})
+    found = Identity.of(os.stat(journal.path))
+    assert found.inode is not None
+    writer.append(Began(found.device, found.inode, found.nbytes, alone))
 
 
-def note_end(journal: Journal, target: Target, seen: list[Record], *, alone: bool) -> None:
+def note_end(journal: Journal, target: Target, *, alone: bool, seen: Sequence[Done] = ()) -> None:
     """Write the pages that chunks share, and down how the file was left.
 
-    For a run whose own records are written and whose writer has ended: of several runs that end at
+    For a run whose own lines are written and whose writer has ended: of several runs that end at
     once, the last one then sees that everything is done.
 
     Parameters
@@ -253,42 +247,19 @@ def note_end(journal: Journal, target: Target, seen: list[Record], *, alone: boo
         Of the file.
     target : Target
         The file.
-    seen : list of dict
-        Records of chunks that are in the journal, but may not be visible there yet.
     alone : bool
         Whether nobody else writes the file now. Without that, shared pages wait until everything
         is done.
+    seen : sequence of Done
+        Chunks that are in the journal, but may not be visible there yet.
     """
-    ledger = Ledger.read([*journal.records(), *seen])
+    ledger = Ledger.read([*journal.entries(), Entry("", 0, 0.0, tuple(seen))])
     waiting = ledger.unsettled
     with journal.writer() as writer:
         if waiting and (alone or not missing((0, journal.settings["shape"][0]), ledger.rows)):
             target.settle(ledger.done)
-            writer.append({"settled": [record["done"] for record in waiting]})
-        writer.append({"ended": _modified_ns(journal.path)})
-
-
-def require_same_file(path: str, ledger: Ledger) -> None:
-    """Refuse a file that is not the one that earlier runs wrote.
-
-    Raises
-    ------
-    StaleFileError
-        It says which of its identity differs.
-    """
-    found, host = _identity(path), os.uname().nodename
-    for record in ledger.began:
-        wanted = record["began"]
-        # Another host, or another mount of the same folder, may number the same file otherwise.
-        here = record["host"] == host and wanted["device"] == found["device"]
-        names = ("nbytes", "inode") if here else ("nbytes",)
-        for name in names:
-            if wanted[name] != found[name]:
-                msg = (
-                    f"{path}: is not the file that was begun: {name} was {wanted[name]:,}, now it is "
-                    f"{found[name]:,}; bring that one back, or remove it and its journal to begin anew"
-                )
-                raise StaleFileError(msg)
+            writer.append(Settled(tuple(done.box for done in waiting)))
+        writer.append(Ended(os.stat(journal.path).st_mtime_ns))
 
 
 def _difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:
@@ -310,67 +281,3 @@ def _short(setting: Any) -> str:
     """Write a setting for people."""
     text = scenarios.function_text(setting) if isinstance(setting, dict) else repr(setting)
     return text if len(text) <= 200 else text[:197] + "..."
-
-
-def _identity(path: str) -> Record:
-    """Describe the file `path` so that another that takes its name is told from it."""
-    found = os.stat(path)
-    return {"device": found.st_dev, "inode": found.st_ino, "nbytes": found.st_size}
-
-
-def _modified_ns(path: str) -> int:
-    """Tell when the file `path` was changed last, in ns."""
-    return os.stat(path).st_mtime_ns
-
-
-_BATCH_NBYTES = 1 << 28  # what one call reads: long beside the cost of a call
-
-
-def damaged(path: str, done: Sequence[Record], executor: Any) -> list[Record]:
-    """Find the chunks whose bytes are not those that the journal speaks of.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    done : sequence of dict
-        Records of chunks, with their box, checksum and number of bytes.
-    executor : None or anything with ``submit``
-        Where to read; None reads here.
-
-    Returns
-    -------
-    list of dict
-        The records that are not kept.
-    """
-    found = Calls(executor, functools.partial(_damaged, path), list(_batches(done)))
-    return [record for records in found for record in records]
-
-
-def _batches(done: Iterable[Record]) -> Iterable[list[Record]]:
-    """Group records so that each group is worth a call."""
-    batch: list[Record] = []
-    for record in sorted(done, key=lambda record: record["done"]):
-        batch.append(record)
-        if sum(r["nbytes"] for r in batch) >= _BATCH_NBYTES or len(batch) >= 1000:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _damaged(path: str, records: list[Record]) -> list[Record]:
-    """Read chunks again, and give the records of those that differ."""
-    # Not `open_target`: whoever may only read the file may verify it.
-    source = open_source(path, max_header_size=MAX_HEADER_NBYTES)
-    target = Target(replace(source, filling=True), "auto")
-    return [
-        r
-        for r in records
-        if target.checksum(target.layout.region(_slices(r)), r["checksum"]) != r["checksum"]
-    ]
-
-
-def _slices(record: Record) -> tuple[slice, ...]:
-    """Turn the box of a record into slices."""
-    return tuple(slice(start, stop) for start, stop in record["done"])

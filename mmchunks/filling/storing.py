@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmchunks.errors import PlanError
+from mmchunks.files.npy import dtype_text
 from mmchunks.filling.progress import progress_bar
-from mmchunks.filling.resuming import begin, begun, carry_on, dtype_text, note_begin, note_end
+from mmchunks.filling.resuming import begin, begun, carry_on, note_begin, note_end
 from mmchunks.reading.filearray import files_read_by
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
 from mmchunks.writing.targets import create_npy, open_target
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ def _begun(array: Any, path: str, *, resume: bool, overwrite: bool) -> tuple[Jou
         # Its journal goes with the file that goes.
         create_npy(path, array.shape, array.dtype, overwrite=True)
         journal = Journal.create(path, settings)
-        return journal, carry_on(journal, executor=None)
-    found = begun(path, settings, resume=resume)
-    return (found, carry_on(found, executor=None)) if found else begin(path, settings)
+    else:
+        journal = begun(path, settings, resume=resume) or begin(path, settings)
+    return journal, carry_on(journal, executor=None)
 
 
 def _delayed(
@@ -166,7 +166,7 @@ def _delayed(
 
     done: set[Box] = set()
     if journal is not None:
-        done = Ledger.read(journal.records()).boxes
+        done = journal.ledger().boxes
         with journal.writer() as writer:
             note_begin(journal, writer, alone=True)
         journal = Journal(path=journal.path)  # tasks travel without the settings that were read
@@ -198,20 +198,20 @@ def _write(
     """Write one block, and write down that it is done, in the process that computed it."""
     began = time.perf_counter()
     place = block_info[0]["array-location"]
-    box = [(start + at, stop + at) for (start, stop), at in zip(place, corner, strict=True)]
+    box = tuple((start + at, stop + at) for (start, stop), at in zip(place, corner, strict=True))
     _require_promised_shape(target, box, block)
-    receipt = {"done": box} | target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
+    done = target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
     if journal is not None:
-        receipt["seconds"] = round(time.perf_counter() - began, 6)
+        done = done._replace(seconds=time.perf_counter() - began)
         _context, writer = _writer(journal.path, run)
-        writer.append(receipt)
+        writer.append(done)
     # Where pages are shared it holds less than two of them; else nothing but how it went.
-    gone = np.empty((1,) * len(box), object)
-    gone[...] = receipt
-    return gone
+    receipt = np.empty((1,) * len(box), object)
+    receipt[(0,) * len(box)] = done  # not [...], which would take the fields of a tuple apart
+    return receipt
 
 
-def _require_promised_shape(target: Target, box: list[tuple[int, int]], block: Any) -> None:
+def _require_promised_shape(target: Target, box: Box, block: Any) -> None:
     """Refuse a block of another shape than dask was told, which would be broadcast or fail late."""
     promised = tuple(stop - start for start, stop in box)
     if np.shape(block) != promised:
@@ -239,18 +239,18 @@ def _end(target: Target, journal: Journal | None, receipts: list[np.ndarray[Any,
         target.settle(written)
     else:
         _writer.cache_clear()
-        note_end(journal, target, written, alone=True)
+        note_end(journal, target, alone=True, seen=written)
 
 
 @contextmanager
 def _watched(journal: Journal, blocks: int) -> Iterator[None]:
     """Show how many blocks the journal has, while the block runs, whoever writes them."""
     ended = threading.Event()
-    seen = before = len(Ledger.read(journal.records()).boxes)
+    seen = before = len(journal.ledger().boxes)
 
     def look() -> None:
         nonlocal seen
-        found = len(Ledger.read(journal.records()).boxes)
+        found = len(journal.ledger().boxes)
         bar.advance(found - seen)
         seen = found
 

@@ -17,7 +17,6 @@ import operator
 import os
 import time
 import uuid
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,27 +24,26 @@ import numpy as np
 
 from mmchunks.errors import PlanError
 from mmchunks.files.layout import as_shape
-from mmchunks.filling.computing import Job, Unit, compute
+from mmchunks.files.npy import dtype_text
+from mmchunks.filling.computing import Job, Receipt, Unit, compute
 from mmchunks.filling.driving import Driver, losses_named
 from mmchunks.filling.executors import Calls
 from mmchunks.filling.learning import Limits, learn
 from mmchunks.filling.progress import progress_bar
-from mmchunks.filling.resuming import begin, begun, carry_on, dtype_text, watched
+from mmchunks.filling.resuming import begin, begun, running
 from mmchunks.filling.scenarios import as_scenarios, describe_function
 from mmchunks.filling.units import share
 from mmchunks.planning.jobarrays import as_part
+from mmchunks.planning.ranges import count, cut, missing
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
-from mmchunks.writing.ranges import count, cut, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.filling.computing import Receipt
     from mmchunks.filling.scenarios import Scenarios
-    from mmchunks.writing.ranges import Rows
+    from mmchunks.planning.ranges import Rows
 
 __all__ = ["SweepReport", "sweep"]
 
@@ -172,6 +170,7 @@ def sweep(
     array([8, 9])
     """
     began = time.perf_counter()
+    # Look: what is asked for, and what of it is there?
     path = os.path.realpath(path)
     calls = as_scenarios(scenarios)
     job = Job(
@@ -185,32 +184,29 @@ def sweep(
         run=uuid.uuid4().hex,
     )
     _require_sense(job)
+    alone = part is None
     rows = (0, len(calls)) if part is None else share(len(calls), as_part(part))
     limits = _limits(chunks, len(calls))
     settings = _settings(job, calls, limits)
-    journal, first = begun(path, settings, resume=resume), None
+    journal, first = begun(path, settings, resume=resume), Receipt()
+
+    # Choose: shape, dtype and units of work that nobody has begun show in its first rows.
     if journal is None:
         if rows[0] == rows[1] and calls:
             return SweepReport(path=path, done=0, skipped=0, failed=0, seconds=0.0)
-        journal, first = _begin(job, calls, rows, settings, limits, executor, alone=part is None)
-    with journal.lock(force=force) if part is None else nullcontext():
-        target = carry_on(journal, executor=executor)
-        job = dataclasses.replace(job, shape=target.shape[1:], dtype=target.dtype)
-        before = Ledger.read(journal.records()).rows
-        left = missing(rows, before)
-        learnt = [] if first is None else first.rows
-        skipped = rows[1] - rows[0] - count(left) - count(learnt)
-        with (
-            watched(journal, target, alone=part is None) as writer,
-            progress_bar(
-                rows[1] - rows[0], what="rows", done=skipped, show=progress, console=None
-            ) as bar,
-        ):
-            driver = Driver(job=job, writer=writer, bar=bar)
-            if first is not None:
-                driver.count(first)
-                driver.heed(first)
-                left = missing(rows, before + driver.done + driver.failed)
+        journal, first = _begin(job, calls, rows, settings, limits, executor, alone=alone)
+
+    # Act: hand out what is left, and write down what comes back.
+    with running(journal, alone=alone, force=force, executor=executor) as run:
+        job = dataclasses.replace(job, shape=run.target.shape[1:], dtype=run.target.dtype)
+        left = missing(rows, run.done + first.failed)
+        skipped = rows[1] - rows[0] - count(left) - count(first.rows + first.failed)
+        with progress_bar(
+            rows[1] - rows[0], what="rows", done=skipped, show=progress, console=None
+        ) as bar:
+            driver = Driver(job=job, writer=run.writer, bar=bar)
+            driver.count(first)
+            driver.heed(first)
             units = _units(calls, left, journal.settings["unit_rows"])
             work = Calls(executor, functools.partial(compute, job), units)
             with losses_named(path, work):
@@ -233,14 +229,14 @@ def _begin(
     executor: Any,
     *,
     alone: bool,
-) -> tuple[Journal, Receipt | None]:
+) -> tuple[Journal, Receipt]:
     """Make the file and its journal, with the first rows in it."""
     if not calls:
         if job.shape is None or job.dtype is None:
             msg = f"{job.path}: there is no scenario to learn shape and dtype from; pass both"
             raise PlanError(msg)
         learnt = {"shape": [0, *job.shape], "dtype": dtype_text(job.dtype), "unit_rows": 1}
-        return begin(job.path, settings | learnt)[0], None
+        return begin(job.path, settings | learnt), Receipt()
     unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
     look = functools.partial(learn, job, settings, len(calls), limits, alone)
     first = Calls(executor, look, [unit])

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mmchunks.writing.ranges import Rows
+    from mmchunks.planning.ranges import Rows
 
 __all__ = ["choose_unit_rows", "granule", "share"]
 

@@ -1,6 +1,8 @@
 """How do bytes get between this host and this process's device? It knows no file.
 
-placement (which one) -> devices -> transfers -> lanes -> ring of slots -> device -> forms
-|                              hostmemory | gds
-`-> workers (a process each) · budget (what fits)
+    placement (which) -> devices -> transfers -> lanes -> ring of slots -> device memory -> forms
+                            |          `-> gds, around the host · hostmemory, without a copy
+                            `-> workers: one process for each · budget: what fits
+
+Everything that decides is pure; CuPy is imported in `devices` alone.
 """

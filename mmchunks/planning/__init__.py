@@ -1,7 +1,8 @@
 """Which bytes are whose? Words into cuts, cuts onto pages, a plan of chunks; no data is touched.
 
-chunks=, halo= (grammar) -> cuts of each axis -> grids -> alignment -> plans of chunks
-making: all of it, in that order           pagecounts    |
-part i of n (jobarrays)
-explaining | pictures | jsonforms
+    chunks=, halo= (grammar) -> cuts -> grids -> alignment -> plans -> a chunk, a part of n (jobarrays)
+                    `------- making: all of it, in order ------'
+    explaining | pictures | jsonforms of a plan; pagecounts: who shares a page
+
+And ranges: what is left of rows, when some are done.
 """

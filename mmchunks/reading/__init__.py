@@ -1,9 +1,12 @@
 """How do the bytes of a region come to whoever asks? READ: open, choose a way, bring; lazy or now.
 
-opening -> Source -> lazy | stacks -> selection ---.
-`-> loading --------------------- regions   look: mount, pagecache
-|       choose: routes | trials
-|       act: map | read | uploading (GPU)
-`-> block
-filearray: the dask array that reads less when indexed · rationing: chunks that a GPU can hold
+    opening -> Source -> lazy | stacks -> selection -.
+                 |                                   |
+                 `-> loading ------------------> regions   look: pagecache, the mount
+                                                     |     choose: routes | trials
+                                                     |     act: map | read | uploading (a GPU)
+                                                     `-> block
+
+Beside it: filearray, the dask array that reads less when it is indexed, and rationing, which gives it
+chunks that a GPU can hold.
 """

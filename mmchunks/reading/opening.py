@@ -146,23 +146,23 @@ def _callers() -> int:
 
 def _unfinished(source: Source) -> str | None:
     """Say what is missing of a file that we are filling; None if it is whole, or not ours."""
+    from mmchunks.planning.ranges import count
     from mmchunks.writing.journal import (
         Journal,
     )  # most files have none, and opening one should be quick
-    from mmchunks.writing.lines import Ledger, outstanding
-    from mmchunks.writing.ranges import count
+    from mmchunks.writing.ledger import outstanding
 
     journal = Journal(path=source.path)
     if not journal.folder.exists():
         return None
     try:
-        ledger = Ledger.read(journal.records())
+        ledger = journal.ledger()
         unit, total, left = outstanding(journal.settings, ledger)
     except FileNotFoundError:
         return None  # just being made, or removed
     except JournalError as error:
         return str(error)
-    if not left or source.identity.inode not in {r["began"]["inode"] for r in ledger.began}:
+    if not left or source.identity.inode not in {began.inode for _, began in ledger.began}:
         return None
     done = total - count(left)
     return (

@@ -22,8 +22,7 @@ from mmchunks.reading import routes, uploading
 from mmchunks.reading.pagecache import resident_fraction
 
 if TYPE_CHECKING:
-    from mmchunks.files.blocks import Block
-    from mmchunks.files.layout import Region
+    from mmchunks.files.layout import Block, Region
     from mmchunks.files.sources import Source
 
 __all__ = ["block", "explain", "fill", "route"]

@@ -17,8 +17,7 @@ from mmchunks.files.indexing import split_index
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmchunks.files.blocks import Block
-    from mmchunks.files.layout import DType, Region, Subarray
+    from mmchunks.files.layout import Block, DType, Region, Subarray
 
 __all__ = ["as_array", "castable", "check_cast", "fitted", "slabs", "split_region"]
 

@@ -14,8 +14,8 @@ import weakref
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from mmchunks.errors import StaleFileError, os_error
-from mmchunks.files.identity import Identity
+from mmchunks.errors import os_error
+from mmchunks.files.identity import Identity, require_same
 from mmchunks.writing import pages
 
 if TYPE_CHECKING:
@@ -103,15 +103,10 @@ class Handle:
 
     def _require_same(self, where: str | int) -> None:
         try:
-            found: Identity | str = Identity.of(os.stat(where))
+            found = Identity.of(os.stat(where))
         except FileNotFoundError:
-            found = "no file"
-        if not isinstance(found, Identity) or (found.inode, found.nbytes) != (
-            self._identity.inode,
-            self._identity.nbytes,
-        ):
-            msg = f"{self._path}: expected {self._identity}, found {found}; nothing was written"
-            raise StaleFileError(msg)
+            found = None
+        require_same(self._path, self._identity.timeless, found, then="nothing was written")
 
     def _require_nothing_lost(self) -> None:
         if self._lost:

@@ -3,13 +3,14 @@ r"""Which chunks of a file are done? What was written down beside it, and nothin
     out.npy
     out.npy.mmchunks/
         plan.json                      the settings, as the first run gave them
-        node7-4711-9f2c...e1.jsonl     what one writer did: a line a chunk, only ever appended
+        node7-4711-9f2c...e1.jsonl     what one writer did: entries, only ever appended
         node8-1302-03ab...77.ended.jsonl
         driver.json                    who drives it now (see locks)
 
-Every line is JSON and carries the CRC of its own text, so that a line which a crash tore is known.
-A line is appended only after the bytes it speaks of were flushed without error, and is itself
-flushed before the writer goes on: what the journal says is on stable storage, is.
+An entry is one line of JSON that carries the CRC of its own text, so that one which a crash tore is
+known: whatever it says, one line or a thousand, counts or does not count as a whole. It is appended
+only after the bytes it speaks of were flushed without error, and is itself flushed before the writer
+goes on: what the journal says is on stable storage, is.
 
 One file a writer, because independent processes on several hosts cannot append to one file of a
 network file system without losing lines. A writer that has ended renames its file: a host that
@@ -34,11 +35,14 @@ from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import JournalError, os_error
 from mmchunks.writing.durable import making, sync_folder, write_new
+from mmchunks.writing.ledger import Ledger
+from mmchunks.writing.lines import Entry, read_line, write_line
 from mmchunks.writing.locks import owned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
+    from mmchunks.writing.lines import Line
     from mmchunks.writing.locks import Owner
 
 __all__ = ["Journal", "Writer"]
@@ -53,12 +57,13 @@ class Journal:
     Examples
     --------
     >>> import tempfile
+    >>> from mmchunks.writing.lines import Failed
     >>> path = tempfile.mkdtemp() + "/out.npy"
     >>> journal = Journal.create(path, {"rows": 10})
     >>> with journal.writer() as writer:
-    ...     writer.append({"rows": [0, 5], "state": "done"})
-    >>> [record["rows"] for record in Journal.open(path).records()]
-    [[0, 5]]
+    ...     writer.append(Failed(5, "KeyError: 'x'", ""))
+    >>> [entry.lines[0].row for entry in Journal.open(path).entries()]
+    [5]
     """
 
     path: str
@@ -144,40 +149,45 @@ class Journal:
             raise JournalError(msg) from error
         return settings
 
-    def records(self) -> list[dict[str, Any]]:
-        """Read what all writers have written down, each writer's lines in their order.
+    def entries(self) -> list[Entry]:
+        """Read what all writers have written down, each writer's entries in their order.
 
-        The last line of a writer may be torn by a crash: it was never durable, so what it speaks
+        The last entry of a writer may be torn by a crash: it was never durable, so what it speaks
         of is not done, and it is left out.
 
         Returns
         -------
-        list of dict
+        list of Entry
             As they were appended.
 
         Raises
         ------
         JournalError
-            If a line that others follow is damaged: it names the file and the line.
+            If an entry that others follow is damaged, or one says what no entry says: it names the
+            file and the line.
         """
         while True:
             # A writer that ends just now takes the name from its file between listing and reading.
             with suppress(FileNotFoundError):
                 return [
-                    record
+                    entry
                     for file in sorted(self.folder.glob("*.jsonl"))
-                    for record in _records(file, file.read_bytes())
+                    for entry in _entries(file, file.read_bytes())
                 ]
+
+    def ledger(self) -> Ledger:
+        """Add up what all writers have written down."""
+        return Ledger.read(self.entries())
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
-        """Open a file of one's own to append records to, while the block runs."""
+        """Open a file of one's own to append entries to, while the block runs."""
         host, pid = os.uname().nodename, os.getpid()
         name = self.folder / f"{host}-{pid}-{uuid.uuid4().hex}.jsonl"
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         try:
             sync_folder(self.folder)
-            yield Writer(name, fd, {"host": host, "pid": pid})
+            yield Writer(name, fd, host=host, pid=pid)
         finally:
             os.close(fd)
             with suppress(OSError):  # what was appended is safe under either name
@@ -214,39 +224,38 @@ class Journal:
 
 
 class Writer:
-    """Appends records to a file of its own; made by `Journal.writer`, safe to share by threads."""
+    """Appends entries to a file of its own; made by `Journal.writer`, safe to share by threads."""
 
-    def __init__(self, path: Path, fd: int, stamp: dict[str, Any]) -> None:
+    def __init__(self, path: Path, fd: int, *, host: str, pid: int) -> None:
         self._path = path
         self._fd = fd
-        self._stamp = stamp
+        self._host = host
+        self._pid = pid
         self._turn = threading.Lock()
         self._failed = False
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Write down one record; durable when this returns.
+    def append(self, *lines: Line, host: str | None = None, pid: int | None = None) -> None:
+        """Write down what was done; durable, all of it, when this returns.
 
         Parameters
         ----------
-        record : dict
-            What JSON can say. Host, pid and time of this process are added where it does not
-            have its own.
+        *lines : Line
+            What one entry is to say; without any, nothing is written.
+        host, pid : str, int, optional
+            Who did it, if not this process.
 
         Raises
         ------
         OSError
             If it could not be made durable: then it is not done. This writer is of no use any
-            more, because what follows a torn line could not be read.
+            more, because what follows a torn entry could not be read.
         """
-        self.append_many([record])
-
-    def append_many(self, records: Iterable[dict[str, Any]]) -> None:
-        """Write down several records with one flush for all; as `append` otherwise."""
-        stamp = self._stamp | {"time": time.time()}
-        text = b"".join(_line(stamp | record) for record in records)
+        if not lines:
+            return
+        text = _text(Entry(host or self._host, pid or self._pid, time.time(), lines))
         with self._turn:
             if self._failed:
-                msg = f"{self._path}: an earlier record was lost; open another writer"
+                msg = f"{self._path}: an earlier entry was lost; open another writer"
                 raise OSError(msg)
             try:
                 # One call, so that nothing of another thread comes between; once, because the
@@ -256,7 +265,7 @@ class Writer:
                     os.fdatasync(self._fd)
             except OSError as error:  # not Ctrl-C, which comes before a write or after it
                 self._failed = True
-                msg = f"{self._path}: a record is lost: {(error.strerror or '').lower()}"
+                msg = f"{self._path}: an entry is lost: {(error.strerror or '').lower()}"
                 raise os_error(error.errno, msg) from error
             if written < len(text):
                 self._failed = True
@@ -264,19 +273,39 @@ class Writer:
                 raise OSError(msg)
 
 
-def _line(record: dict[str, Any]) -> bytes:
-    """Write one record as a line that carries the CRC of the rest of itself."""
-    text = json.dumps(record, separators=(",", ":")).encode()[1:]
+def _text(entry: Entry) -> bytes:
+    """Write one entry as a line of text that carries the CRC of the rest of itself."""
+    form = {
+        "host": entry.host,
+        "pid": entry.pid,
+        "time": entry.time,
+        "lines": [write_line(line) for line in entry.lines],
+    }
+    text = json.dumps(form, separators=(",", ":")).encode()[1:]
     return _CRC % zlib.crc32(text) + text + b"\n"
 
 
-def _records(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
-    """Read the lines of one writer."""
+def _entries(file: Path, text: bytes) -> Iterator[Entry]:
+    """Read the entries of one writer."""
     lines = text.removesuffix(b"\n").split(b"\n")
     head = len(_CRC % 0)
     for number, line in enumerate(lines, start=1):
         if line[:head] == _CRC % zlib.crc32(line[head:]):
-            yield json.loads(b"{" + line[head:])
+            try:
+                yield _entry(json.loads(b"{" + line[head:]))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                msg = f"{file}: line {number} of {len(lines)} is no entry of a journal: {error}"
+                raise JournalError(msg) from error
         elif number < len(lines):
             msg = f"{file}: line {number} of {len(lines)} is damaged; its chunk may or may not be done"
             raise JournalError(msg)
+
+
+def _entry(form: dict[str, Any]) -> Entry:
+    """Read one entry; what it says in forms of a later version is left out."""
+    host, pid, when = form["host"], form["pid"], form["time"]
+    if not (isinstance(host, str) and type(pid) is int and type(when) in {int, float}):
+        msg = "it does not say by whom and when"
+        raise ValueError(msg)
+    lines = tuple(line for line in map(read_line, form["lines"]) if line is not None)
+    return Entry(host, pid, when, lines)

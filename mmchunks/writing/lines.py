@@ -1,8 +1,9 @@
-"""What do the lines of a journal say is done? The forms of the lines, and what they add up to.
+"""What does a line of a journal say? Six forms, each made in one place and read back in one.
 
     {"began": {"device": 8, "inode": 77, "nbytes": 4576},   a run begins to write this file
      "alone": true}                                         and all earlier ones are over
-    {"done": [[0, 64]], "nbytes": ..., "checksum": ...}     these rows are on stable storage
+    {"done": [[0, 64]], "nbytes": ..., "checksum": ...,     these rows are on stable storage
+     "seconds": 0.8}                                        and took so long to compute
     {"done": [[0, 64], [8, 16]], ...}                       or this block, of several axes
     {"failed": 7, "error": ..., "traceback": ...}           this row was tried in vain
     {"settled": [[[0, 64]], ...]}                           the pages these chunks share are written
@@ -10,128 +11,196 @@
                                                             count no more where they name this chunk
     {"ended": 1760000000000000000}                          a run has ended; the file's mtime_ns then
 
-Every line says host, pid and time besides; the journal adds them.
+By whom and when is said by the entry that they stand in (see journal). A journal lies in a folder where others may write, so a line is
+checked before it is believed: whatever is no such line is a ValueError that says what is wrong.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from mmchunks.writing.ranges import missing
+import base64
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from mmchunks.writing.ranges import Rows
+__all__ = [
+    "Began",
+    "Box",
+    "Done",
+    "Ended",
+    "Entry",
+    "Failed",
+    "Forgotten",
+    "Form",
+    "Fragment",
+    "Line",
+    "Settled",
+    "as_box",
+    "box_text",
+    "read_line",
+    "write_line",
+]
 
-__all__ = ["Box", "Ledger", "Record", "as_box", "box_text", "forgetting", "outstanding"]
-
-Record: TypeAlias = dict[str, Any]
 Box: TypeAlias = tuple[tuple[int, int], ...]
+"""Start and stop of a chunk along each axis; rows have one axis."""
+
+Fragment: TypeAlias = tuple[int, bytes]
+"""Where bytes belong in the file, and the bytes."""
+
+Form: TypeAlias = dict[str, Any]
+"""What JSON holds of a line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """What the records of all writers add up to.
+class Began(NamedTuple):
+    """A run began to write a file."""
+
+    device: int
+    """Number of its file system on that host."""
+
+    inode: int
+    """Its number in there."""
+
+    nbytes: int
+    """Its length."""
+
+    alone: bool
+    """Whether no other run may be at work: then all earlier ones are over."""
+
+
+class Done(NamedTuple):
+    """A chunk is on stable storage."""
+
+    box: Box
+    """Which."""
+
+    nbytes: int
+    """Its length in bytes."""
+
+    checksum: str
+    """Of its bytes, with the name of the algorithm."""
+
+    fragments: tuple[Fragment, ...] = ()
+    """Its bytes in pages that it shares, where the one owner of those pages has to write them."""
+
+    seconds: float = 0.0
+    """What it took to compute."""
+
+
+class Failed(NamedTuple):
+    """A row was tried in vain."""
+
+    row: int
+    """Which."""
+
+    error: str
+    """The exception in one line."""
+
+    traceback: str
+    """Where it was raised."""
+
+
+class Settled(NamedTuple):
+    """Fragments of chunks were written by the owner of their pages."""
+
+    boxes: tuple[Box, ...]
+    """The chunks."""
+
+
+class Forgotten(NamedTuple):
+    """Chunks are not done any more, until a later line says that they are."""
+
+    lines: tuple[tuple[Box, tuple[float, ...]], ...]
+    """Each chunk, and the times of the lines that count no more where they name it.
+
+    By their times, and not all before this one, so that clocks need not agree, and the order of the
+    writers does not matter.
+    """
+
+
+class Ended(NamedTuple):
+    """A run ended."""
+
+    mtime_ns: int
+    """The file's time of change then."""
+
+
+Line: TypeAlias = Began | Done | Failed | Settled | Forgotten | Ended
+
+
+class Entry(NamedTuple):
+    """What one process wrote down at once."""
+
+    host: str
+    """Name of the machine."""
+
+    pid: int
+    """Number of the process."""
+
+    time: float
+    """Seconds since 1970, by the clock of that machine."""
+
+    lines: tuple[Line, ...]
+    """What it says."""
+
+
+def write_line(line: Line) -> Form:
+    """Write a line as JSON holds it.
 
     Examples
     --------
-    >>> lines = [{"failed": 2}, {"done": [[0, 2]]}, {"done": [[2, 3]]}, {"failed": 5}]
-    >>> ledger = Ledger.read(lines)
-    >>> ledger.rows, list(ledger.failed)
-    ([(0, 2), (2, 3)], [5])
+    >>> write_line(Done(box=((0, 64),), nbytes=256, checksum="xxh3_64:00"))
+    {'done': ((0, 64),), 'nbytes': 256, 'checksum': 'xxh3_64:00'}
     """
+    match line:
+        case Done():
+            form: Form = {"done": line.box, "nbytes": line.nbytes, "checksum": line.checksum}
+            if line.fragments:
+                form["fragments"] = [
+                    (offset, base64.b64encode(data).decode()) for offset, data in line.fragments
+                ]
+            return form | ({"seconds": round(line.seconds, 6)} if line.seconds else {})
+        case Failed():
+            return {"failed": line.row, "error": line.error, "traceback": line.traceback}
+        case Began():
+            file = {"device": line.device, "inode": line.inode, "nbytes": line.nbytes}
+            return {"began": file, "alone": line.alone}
+        case Settled():
+            return {"settled": line.boxes}
+        case Forgotten():
+            return {"forgotten": [{"chunk": box, "lines": times} for box, times in line.lines]}
+        case Ended():
+            return {"ended": line.mtime_ns}
 
-    done: tuple[Record, ...]
-    """The records of chunks that are on stable storage; a chunk may have several."""
 
-    failed: dict[int, Record]
-    """By row, the last record of those that failed and were not done since."""
+def read_line(form: Form) -> Line | None:
+    """Read what `write_line` wrote; None for a form that is unknown here.
 
-    began: tuple[Record, ...]
-    """The records with which runs began."""
+    Raises
+    ------
+    ValueError
+        If it is of a known form, but does not say what such a line says.
 
-    ended: tuple[Record, ...]
-    """The records of the file's time of change in ns, as the runs that were not killed left it."""
-
-    settled: frozenset[Box]
-    """The chunks whose fragments of shared pages were written by the pages' owner."""
-
-    @classmethod
-    def read(cls, records: Iterable[Record]) -> Ledger:
-        """Add up the records of a journal, in any order."""
-        by_kind: dict[str, list[Record]] = {}
-        for record in records:
-            for kind in ("done", "failed", "began", "ended", "settled", "forgotten"):
-                if kind in record:
-                    by_kind.setdefault(kind, []).append(record)
-        void = {
-            (as_box(entry["chunk"]), time)
-            for record in by_kind.get("forgotten", ())
-            for entry in record["forgotten"]
-            for time in entry["lines"]
-        }
-        done = tuple(
-            record
-            for record in by_kind.get("done", ())
-            if not void or (as_box(record["done"]), record.get("time")) not in void
-        )
-        failed = {record["failed"]: record for record in by_kind.get("failed", ())}
-        if failed:
-            rows = (record["done"][0] for record in done)
-            left = missing((0, max(failed) + 1), ((start, stop) for start, stop in rows))
-            stays = {row for start, stop in left for row in range(start, stop)}
-            failed = {row: record for row, record in failed.items() if row in stays}
-        return cls(
-            done=done,
-            failed=failed,
-            began=tuple(by_kind.get("began", ())),
-            ended=tuple(by_kind.get("ended", ())),
-            settled=frozenset(
-                box
-                for record in by_kind.get("settled", ())
-                for box in map(as_box, record["settled"])
-                if (box, record.get("time")) not in void
-            ),
-        )
-
-    @property
-    def rows(self) -> list[tuple[int, int]]:
-        """The ranges of rows that are done, where chunks are ranges of rows."""
-        return [(start, stop) for (start, stop), *_ in (record["done"] for record in self.done)]
-
-    @property
-    def boxes(self) -> set[Box]:
-        """The chunks that are done, as start and stop along each axis."""
-        return {as_box(record["done"]) for record in self.done}
-
-    @property
-    def unsettled(self) -> list[Record]:
-        """The records of chunks that left fragments of shared pages to somebody else."""
-        return [
-            r for r in self.done if r.get("fragments") and as_box(r["done"]) not in self.settled
-        ]
-
-    @property
-    def whole(self) -> list[Record]:
-        """The records of chunks all of whose bytes are in the file."""
-        left = {as_box(record["done"]) for record in self.unsettled}
-        return [record for record in self.done if as_box(record["done"]) not in left]
-
-    @property
-    def left_alone_since(self) -> int | None:
-        """The file's time of change when its last run ended; None while one runs or was killed."""
-        since = max((r["time"] for r in self.began if r.get("alone")), default=0)
-        began, ended = (
-            [r for r in records if r["time"] >= since] for records in (self.began, self.ended)
-        )
-        return max(r["ended"] for r in ended) if ended and len(ended) == len(began) else None
+    Examples
+    --------
+    >>> read_line({"failed": 7, "error": "KeyError: 'x'", "traceback": ""}).row
+    7
+    >>> read_line({"failed": "7", "error": "", "traceback": ""})
+    Traceback (most recent call last):
+      ...
+    ValueError: failed is '7', not a whole number
+    """
+    for kind, read in _READERS.items():
+        if kind in form:
+            try:
+                return read(form)
+            except KeyError as error:
+                msg = f"a line that says {kind!r} has no {error}"
+                raise ValueError(msg) from None
+    return None
 
 
 def as_box(bounds: Iterable[Iterable[int]]) -> Box:
-    """Take the box of a record, as JSON holds it, as something to compare."""
+    """Take the bounds of a chunk, as JSON holds them, as something to compare."""
     return tuple((start, stop) for start, stop in bounds)
 
 
@@ -149,47 +218,112 @@ def box_text(box: Iterable[Iterable[int]]) -> str:
     return f"block [{', '.join(f'{start}:{stop}' for start, stop in bounds)}]"
 
 
-def forgetting(records: Iterable[Record], boxes: Iterable[Box]) -> Record:
-    """Make the record after which chunks are not done any more, until a later line says they are.
-
-    It names the lines that count no more by their times, so that clocks need not agree, and the
-    order of the writers does not matter.
-
-    Examples
-    --------
-    >>> lines = [{"done": [[0, 2]], "time": 1.5}, {"done": [[2, 4]], "time": 2.5}]
-    >>> forget = forgetting(lines, [((0, 2),)])
-    >>> Ledger.read([forget, *lines]).rows
-    [(2, 4)]
-    >>> Ledger.read([forget, *lines, {"done": [[0, 2]], "time": 3.5}]).rows
-    [(2, 4), (0, 2)]
-    """
-    lines: dict[Box, list[float]] = {box: [] for box in boxes}
-    for record in records:
-        named = [record["done"]] if "done" in record else record.get("settled", ())
-        for box in map(as_box, named):
-            if box in lines:
-                lines[box].append(record["time"])
-    return {"forgotten": [{"chunk": box, "lines": times} for box, times in lines.items()]}
+def _done(form: Form) -> Done:
+    return Done(
+        box=_box("done", form["done"]),
+        nbytes=_whole("nbytes", form["nbytes"]),
+        checksum=_text("checksum", form["checksum"]),
+        fragments=tuple(map(_fragment, _list("fragments", form.get("fragments", [])))),
+        seconds=_number("seconds", form.get("seconds", 0.0)),
+    )
 
 
-def outstanding(settings: Record, ledger: Ledger) -> tuple[str, int, list[Rows]]:
-    """Say what a journal counts, how many of them there are, and which are not done.
+def _failed(form: Form) -> Failed:
+    return Failed(
+        row=_whole("failed", form["failed"]),
+        error=_text("error", form["error"]),
+        traceback=_text("traceback", form["traceback"]),
+    )
 
-    When all are done, but the pages that they share are not written yet, those that share them.
 
-    Examples
-    --------
-    >>> outstanding({"kind": "sweep", "shape": [9, 2]}, Ledger.read([{"done": [[0, 4]]}]))
-    ('rows', 9, [(4, 9)])
-    """
-    if settings["kind"] == "sweep":
-        total = settings["shape"][0]
-        waiting = [(start, stop) for (start, stop), *_ in (r["done"] for r in ledger.unsettled)]
-        left = missing((0, total), ledger.rows) or missing((0, total), missing((0, total), waiting))
-        return "rows", total, left
-    total = math.prod(len(sizes) for sizes in settings["chunks"])
-    done = len(ledger.boxes)
-    if done == total:
-        done -= len({as_box(record["done"]) for record in ledger.unsettled})
-    return "blocks", total, missing((0, total), [(0, done)])
+def _began(form: Form) -> Began:
+    file = _dict("began", form["began"])
+    return Began(
+        device=_whole("device", file["device"]),
+        inode=_whole("inode", file["inode"]),
+        nbytes=_whole("nbytes", file["nbytes"]),
+        alone=form["alone"] is True,
+    )
+
+
+def _settled(form: Form) -> Settled:
+    return Settled(tuple(_box("settled", box) for box in _list("settled", form["settled"])))
+
+
+def _forgotten(form: Form) -> Forgotten:
+    entries = [_dict("forgotten", entry) for entry in _list("forgotten", form["forgotten"])]
+    return Forgotten(
+        tuple(
+            (
+                _box("chunk", entry["chunk"]),
+                tuple(_number("lines", time) for time in _list("lines", entry["lines"])),
+            )
+            for entry in entries
+        )
+    )
+
+
+def _ended(form: Form) -> Ended:
+    return Ended(_whole("ended", form["ended"]))
+
+
+_READERS: dict[str, Callable[[Form], Line]] = {
+    "done": _done,
+    "failed": _failed,
+    "began": _began,
+    "settled": _settled,
+    "forgotten": _forgotten,
+    "ended": _ended,
+}
+
+
+def _box(name: str, value: Any) -> Box:
+    box = tuple([tuple(pair) if type(pair) is list else () for pair in _list(name, value)])
+    sound = all(
+        len(pair) == 2 and type(pair[0]) is int and type(pair[1]) is int and 0 <= pair[0] <= pair[1]
+        for pair in box
+    )
+    _require(sound, name, value, "the bounds of a chunk")
+    return box
+
+
+def _fragment(value: Any) -> Fragment:
+    _require(type(value) is list and len(value) == 2, "fragments", value, "an offset and bytes")
+    offset, text = value
+    try:
+        return _whole("fragments", offset), base64.b64decode(text, validate=True)
+    except TypeError:
+        msg = f"fragments hold {type(text).__name__}, not text"
+        raise ValueError(msg) from None
+
+
+def _list(name: str, value: Any) -> list[Any]:
+    _require(type(value) is list, name, value, "a list")
+    return value  # type: ignore[no-any-return]
+
+
+def _dict(name: str, value: Any) -> dict[str, Any]:
+    _require(type(value) is dict, name, value, "an object")
+    return value  # type: ignore[no-any-return]
+
+
+def _whole(name: str, value: Any) -> int:
+    _require(type(value) is int and value >= 0, name, value, "a whole number")
+    return value  # type: ignore[no-any-return]
+
+
+def _number(name: str, value: Any) -> float:
+    _require(type(value) in {int, float}, name, value, "a number")
+    return value  # type: ignore[no-any-return]
+
+
+def _text(name: str, value: Any) -> str:
+    _require(type(value) is str, name, value, "text")
+    return value  # type: ignore[no-any-return]
+
+
+def _require(sound: bool, name: str, value: Any, wanted: str) -> None:
+    if not sound:
+        shown = repr(value)
+        msg = f"{name} is {shown if len(shown) <= 60 else shown[:57] + '...'}, not {wanted}"
+        raise ValueError(msg)

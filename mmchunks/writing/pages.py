@@ -25,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,12 +35,11 @@ from mmchunks.files.layout import PAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from mmchunks.files.blocks import Bytes
-    from mmchunks.files.layout import Span
+    from mmchunks.files.layout import Bytes, Span
     from mmchunks.files.runs import Runs
+    from mmchunks.writing.lines import Fragment
 
 __all__ = [
-    "Fragment",
     "Output",
     "aligned",
     "flush",
@@ -50,8 +49,6 @@ __all__ = [
     "write_span",
 ]
 
-Fragment: TypeAlias = tuple[int, bytes]
-"""Where bytes belong in the file, and the bytes."""
 
 _PIECE = 8 * 2**20  # large enough for the disk, and a few of them small enough for the cache
 _THREADS = 3  # at once keep the disk at work while pieces are copied

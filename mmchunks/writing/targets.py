@@ -12,7 +12,6 @@ ways to write it:
 
 from __future__ import annotations
 
-import base64
 import errno
 import os
 import warnings
@@ -39,15 +38,16 @@ from mmchunks.writing.assigning import as_array, check_cast, fitted, slabs, spli
 from mmchunks.writing.checksums import Checksum
 from mmchunks.writing.handles import Handle
 from mmchunks.writing.journal import Journal
+from mmchunks.writing.lines import Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.blocks import Block, Bytes
-    from mmchunks.files.layout import Order, Subarray
-    from mmchunks.writing.pages import Fragment, Output
+    from mmchunks.files.layout import Block, Bytes, Order, Subarray
+    from mmchunks.writing.lines import Fragment
+    from mmchunks.writing.pages import Output
 
 __all__ = ["Target", "create_npy", "open_target"]
 
@@ -141,7 +141,7 @@ class Target:
         """
         self._handle.flush()
 
-    def write_chunk(self, index: Any, block: Any) -> dict[str, Any]:
+    def write_chunk(self, index: Any, block: Any) -> Done:
         """Write one region so that it is durable when this returns; for many writers at once.
 
         Parameters
@@ -153,9 +153,9 @@ class Target:
 
         Returns
         -------
-        dict
-            ``"nbytes"``, ``"checksum"`` and, where pages are shared with chunks that other hosts
-            may write, ``"fragments"``: what a journal says of a chunk, and `settle` needs.
+        Done
+            What a journal says of a chunk: its box, bytes and checksum and, where pages are shared
+            with chunks that other hosts may write, the fragments that `settle` needs.
 
         Raises
         ------
@@ -167,22 +167,22 @@ class Target:
         with self._handle.opened() as output:
             fragments = self._write(output, subarray, block, exact=self.local, seen=checksum.update)
             pages.flush(output)
-        receipt = {"nbytes": subarray.nbytes, "checksum": str(checksum)}
-        if fragments:
-            receipt["fragments"] = [
-                [offset, base64.b64encode(data).decode()] for offset, data in fragments
-            ]
-        return receipt
+        return Done(
+            box=tuple((part.start, part.stop) for part in subarray.region),
+            nbytes=subarray.nbytes,
+            checksum=str(checksum),
+            fragments=tuple(fragments),
+        )
 
-    def settle(self, records: Iterable[dict[str, Any]]) -> int:
-        """Write the pages that chunks share, durably, from the fragments of their records.
+    def settle(self, chunks: Iterable[Done]) -> int:
+        """Write the pages that chunks share, durably, from their fragments.
 
         Parameters
         ----------
-        records : iterable of dict
+        chunks : iterable of Done
             What `write_chunk` returned for every chunk, or what the journal holds of them, oldest
             first. All chunks are done, or nobody is writing any more. Two processes may settle the
-            same records at once.
+            same chunks at once.
 
         Returns
         -------
@@ -194,11 +194,7 @@ class Target:
         OSError
             If they are not durable.
         """
-        fragments = [
-            (offset, base64.b64decode(data))
-            for record in records
-            for offset, data in record.get("fragments", ())
-        ]
+        fragments = [fragment for chunk in chunks for fragment in chunk.fragments]
         with self._handle.opened() as output:
             count = pages.settle(output, fragments, stop=self.source.identity.nbytes)
             pages.flush(output)

@@ -28,11 +28,11 @@ def run(tmp_path, *options):
 def test_every_way_is_measured_cold_and_warm(tmp_path):
     result = json.loads(run(tmp_path, "--json"))
     for state in ("cold", "warm"):
-        assert len(result[state]) == 12
+        assert len(result[state]) == 18
         assert all(row["gb_per_s"] > 0 and 0 < row["of_best"] <= 1 for row in result[state])
 
 
 def test_a_table_comes_last(tmp_path):
     lines = run(tmp_path).splitlines()
-    assert "np.fromfile" in "".join(lines[-12:])
+    assert "np.fromfile" in "".join(lines[-18:])
     assert any(line.startswith("warm") for line in lines)

@@ -15,7 +15,8 @@ from mmchunks.filling.checking import status, verify
 from mmchunks.filling.storing import to_npy
 from mmchunks.filling.sweeping import sweep
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
+from mmchunks.writing.ledger import Ledger
+from mmchunks.writing.lines import Done, Entry, Failed
 from mmchunks.writing.targets import Target
 
 
@@ -119,9 +120,8 @@ def test_verify_reads_blocks_of_several_axes(out):
 def test_rows_done_twice_are_checked_once(out):
     sweep(halves, [(x,) for x in range(4)], out, chunks=2)
     journal = Journal.open(out)
-    record = next(r for r in journal.records() if "done" in r)
     with journal.writer() as writer:
-        writer.append(record)
+        writer.append(journal.ledger().done[0])
     assert verify(out).checked == 2
     assert status(out).done == 4
 
@@ -148,10 +148,12 @@ def test_a_file_that_may_only_be_read_is_verified(out, monkeypatch):
 
 
 def test_many_failures_beside_many_chunks_are_added_up_at_once():
-    lines = [{"failed": 2 * i + 1} for i in range(30_000)]
-    lines += [{"done": [[2 * i, 2 * i + 1]]} for i in range(30_000)] + [{"done": [[1, 4]]}]
+    lines = [Failed(2 * i + 1, "", "") for i in range(30_000)]
+    lines += [Done(((2 * i, 2 * i + 1),), 8, "") for i in range(30_000)] + [Done(((1, 4),), 8, "")]
     began = time.perf_counter()
-    assert sorted(Ledger.read(lines).failed) == list(range(5, 60_000, 2))
+    assert sorted(Ledger.read([Entry("", 0, 0.0, tuple(lines))]).failed) == list(
+        range(5, 60_000, 2)
+    )
     assert time.perf_counter() - began < 5
 
 
@@ -205,7 +207,7 @@ def test_pages_that_a_forgotten_chunk_shares_are_settled_again(out, monkeypatch)
     assert verify(out, forget=True).bad == (((3, 6),),)
     sweep(halves, scenarios, out)
     assert Path(out).read_bytes() == text
-    assert any(r.get("fragments") for r in Journal.open(out).records())
+    assert any(done.fragments for done in Journal.open(out).ledger().done)
     assert verify(out).ok
 
 
@@ -237,5 +239,7 @@ def test_the_status_of_another_file_is_not_told(tmp_path):
     sweep(pow, [(2, 3), (3, 2)], path, progress=False)
     np.save(tmp_path / "other.npy", np.load(path))
     os.replace(tmp_path / "other.npy", path)
-    with pytest.raises(StaleFileError, match=r"out\.npy: is not the file that was begun"):
+    with pytest.raises(
+        StaleFileError, match=r"out\.npy: expected .* it is not the file that was begun"
+    ):
         status(path)

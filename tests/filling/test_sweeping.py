@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import json
 import multiprocessing
 import os
 import shutil
@@ -26,9 +25,9 @@ from mmchunks.errors import (
 )
 from mmchunks.filling import learning
 from mmchunks.filling.sweeping import sweep
+from mmchunks.planning.ranges import missing
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
-from mmchunks.writing.ranges import missing
+from mmchunks.writing.lines import Done
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def log(tmp_path):
 
 
 def ledger(path):
-    return Ledger.read(Journal.open(path).records())
+    return Journal.open(path).ledger()
 
 
 def rows_in(ranges):
@@ -261,8 +260,8 @@ def test_recorded_failures_leave_zeros_and_are_tried_again(calls, executor, out,
     np.testing.assert_array_equal(np.load(out), expected)
     failed = ledger(out).failed
     assert sorted(failed) == [0, 3, 4, 19]
-    assert failed[3]["error"] == "ValueError: no row for 3"
-    assert "in fails_at" in failed[3]["traceback"]
+    assert failed[3].error == "ValueError: no row for 3"
+    assert "in fails_at" in failed[3].traceback
     Path(f"{log}.mended").touch()
     report = sweep(func, {"x": range(20)}, out, executor=executor, on_error="record")
     assert (report.done, report.skipped, report.failed) == (4, 16, 0)
@@ -370,9 +369,9 @@ def test_a_driver_that_was_slower_to_begin_writes_nothing(calls, out, monkeypatc
     with ExitStack() as other:
 
         def slower(path, settings):
-            journal, target = begin(path, settings)
+            journal = begin(path, settings)
             other.enter_context(journal.lock(force=False))
-            return journal, target
+            return journal
 
         monkeypatch.setattr(learning, "begin", slower)
         with pytest.raises(JournalError, match="another driver"):
@@ -491,7 +490,7 @@ def test_a_change_is_seen_though_an_earlier_run_was_killed(calls, out, monkeypat
     monkeypatch.chdir(Path(out).parent)
     begun(calls, out)
     with Journal.open(out).writer() as writer:
-        writer.append({"began": ledger(out).began[0]["began"], "alone": True})
+        writer.append(ledger(out).began[0][1]._replace(alone=True))
     Path("log.mended").touch()
     swept = functools.partial(sweep, functools.partial(calls.fails_at, "log", [6]))
     swept({"x": range(12)}, out)
@@ -548,15 +547,15 @@ def test_a_torn_last_line_is_not_done(calls, out, log):
 
 def test_the_journal_says_who_did_what_and_when(calls, out, pool):
     sweep(calls.row, PRODUCT, out, executor=pool, chunks=21)
-    (record,) = ledger(out).done
-    assert record["done"] == [[0, 21]]
-    assert record["nbytes"] == 21 * 32
-    assert ":" in record["checksum"]
-    assert record["host"] == os.uname().nodename
-    assert record["pid"] != os.getpid()
-    assert 0 <= record["seconds"] < 60
-    assert record["time"] > 1e9
-    json.dumps(record)
+    (entry,) = (e for e in Journal.open(out).entries() if isinstance(e.lines[0], Done))
+    (done,) = entry.lines
+    assert done.box == ((0, 21),)
+    assert done.nbytes == 21 * 32
+    assert ":" in done.checksum
+    assert entry.host == os.uname().nodename
+    assert entry.pid != os.getpid()
+    assert 0 <= done.seconds < 60
+    assert entry.time > 1e9
 
 
 def test_errors_of_the_disk_are_raised_as_they_are(calls, out, monkeypatch, tmp_path):

@@ -17,9 +17,9 @@ from mmchunks.errors import SweepError
 from mmchunks.filling.checking import status, verify
 from mmchunks.filling.storing import to_npy
 from mmchunks.filling.sweeping import sweep
+from mmchunks.planning.ranges import count, missing
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
-from mmchunks.writing.ranges import count, missing
+from mmchunks.writing.lines import Done
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def judge(rows):
 
 
 def ranges(path):
-    return sorted(Ledger.read(Journal.open(path).records()).rows)
+    return sorted(Journal.open(path).ledger().rows)
 
 
 def test_a_cluster_fills_the_file_and_only_receipts_come_back(client, calls, out, log):
@@ -68,7 +68,7 @@ def test_a_cluster_fills_the_file_and_only_receipts_come_back(client, calls, out
     assert report.done == 40
     np.testing.assert_array_equal(np.load(out), judge(40))
     assert sorted(calls.calls_in(log)) == list(range(40))
-    pids = {r["pid"] for r in Ledger.read(Journal.open(out).records()).done}
+    pids = {e.pid for e in Journal.open(out).entries() if isinstance(e.lines[0], Done)}
     assert os.getpid() not in pids
     assert verify(out, executor=client).ok
 

@@ -13,7 +13,6 @@ from mmchunks.filling.checking import status, verify
 from mmchunks.filling.storing import to_npy
 from mmchunks.filling.sweeping import sweep
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Ledger
 from tests.two_hosts import MODES, two_hosts
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -58,7 +57,7 @@ def started(hosts, nbytes, chunks, parts):
 
 
 def rows_done(path):
-    ranges = Ledger.read(Journal.open(path).records()).rows
+    ranges = Journal.open(path).ledger().rows
     return {row for start, stop in ranges for row in range(start, stop)}
 
 
@@ -74,7 +73,7 @@ def test_parts_on_two_hosts_lose_no_byte(tmp_path, hosts, nbytes, chunks):
         assert process.exitcode == 0
     server = str(tmp_path / "server" / "out.npy")
     np.testing.assert_array_equal(np.load(server), expected(nbytes))
-    ledger = Ledger.read(Journal.open(server).records())
+    ledger = Journal.open(server).ledger()
     assert bool(ledger.settled) == (nbytes != 8192)
     assert not ledger.unsettled
     assert status(server).fraction == 1.0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmchunks.filling.units import choose_unit_rows, granule, share
-from mmchunks.writing.ranges import count, cut, missing
+from mmchunks.planning.ranges import count, cut, missing
 
 ranges = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: tuple(sorted(pair)))
 

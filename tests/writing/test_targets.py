@@ -140,13 +140,11 @@ def test_large_and_small_spans_land_exactly(tmp_path, offset, nbytes, skew):
     data = pages.aligned(memory, nbytes + skew, 4096 + offset)[skew:]
     data[...] = fill_bytes(nbytes)
     receipt = target.write_chunk(slice(offset, offset + nbytes), data)
-    assert receipt["nbytes"] == nbytes
+    assert receipt.nbytes == nbytes
     judge = np.ones(total, "u1")
     judge[offset : offset + nbytes] = data
     assert np.load(target.path).tobytes() == judge.tobytes()
-    assert (
-        target.checksum(slice(offset, offset + nbytes), receipt["checksum"]) == receipt["checksum"]
-    )
+    assert target.checksum(slice(offset, offset + nbytes), receipt.checksum) == receipt.checksum
 
 
 def test_a_cast_that_may_lose_something_is_refused(target):
@@ -337,7 +335,7 @@ def test_a_chunk_whose_flush_failed_is_written_anew(target, monkeypatch):
         lose_writes(patch)
         with pytest.raises(OSError, match="is lost"):
             target.write_chunk(slice(0, 1), block)
-    assert target.write_chunk(slice(0, 1), block)["nbytes"] == 28
+    assert target.write_chunk(slice(0, 1), block).nbytes == 28
 
 
 def test_each_chunk_hears_of_its_own_lost_writes(target, monkeypatch):
@@ -397,22 +395,21 @@ def test_a_sparse_target_on_a_disk_that_fills_carries_on_after_space_is_freed(sm
     journal = Journal.create(target.path, {})
 
     def fill():
-        done = {tuple(record["rows"]) for record in journal.records()}
+        done = set(journal.ledger().rows)
         with journal.writer() as writer:
             for row in range(12):
                 if (row, row + 1) not in done:
-                    receipt = target.write_chunk(row, np.full((500, 1000), row + 1, "u1"))
-                    writer.append({"rows": [row, row + 1], **receipt})
+                    writer.append(target.write_chunk(row, np.full((500, 1000), row + 1, "u1")))
 
     with pytest.raises(OSError, match=r"out\.npy: .*no space left") as info:
         fill()
     assert info.value.errno == errno.ENOSPC
-    kept = len(journal.records())
+    kept = len(journal.entries())
     assert 2 <= kept <= 6
     (small_disk / "other").unlink()
     fill()
     assert (np.load(target.path)[:, 0, 0] == np.arange(1, 13)).all()
-    assert len(journal.records()) == 12
+    assert len(journal.entries()) == 12
 
 
 # --- many processes -------------------------------------------------------------------------------
@@ -471,8 +468,7 @@ def write_for_ever(path, ready):
     target = open_target(path)
     with Journal.open(path).writer() as writer:
         for row in range(target.shape[0]):
-            receipt = target.write_chunk(row, np.full(target.shape[1:], row + 1, "u1"))
-            writer.append({"rows": [row, row + 1], **receipt})
+            writer.append(target.write_chunk(row, np.full(target.shape[1:], row + 1, "u1")))
             ready.set()
 
 
@@ -487,11 +483,11 @@ def test_what_is_journalled_before_a_kill_is_in_the_file(tmp_path, delay):
     time.sleep(delay)
     os.kill(worker.pid, signal.SIGKILL)
     worker.join()
-    records = journal.records()
-    assert records
-    for record in records:
-        row = record["rows"][0]
-        assert target.checksum(row, record["checksum"]) == record["checksum"]
+    chunks = journal.ledger().done
+    assert chunks
+    for done in chunks:
+        row = done.box[0][0]
+        assert target.checksum(row, done.checksum) == done.checksum
         assert (target[row] == row + 1).all()
 
 

@@ -55,8 +55,7 @@ def write_rows(path, rows, ready, start):
     assert start.wait(60)
     with Journal.open(path).writer() as writer:
         for row in rows:
-            receipt = target.write_chunk(row, row_of(row)[:nbytes])
-            writer.append({"rows": [row, row + 1], **receipt})
+            writer.append(target.write_chunk(row, row_of(row)[:nbytes]))
 
 
 def run_on(hosts, work, shares, *, kill=None):
@@ -96,16 +95,16 @@ def test_chunks_of_two_hosts_lose_no_byte(tmp_path, hosts, mode, plan):
     create_on(hosts[0], plan)
     run_on(hosts, write_rows, [range(0, ROWS, 2), range(1, ROWS, 2)])
     path = str(hosts[1].folder / "out.npy")
-    records = Journal.open(path).records()
-    assert sorted(record["rows"][0] for record in records) == list(range(ROWS))
-    settled = open_target(path).settle(records)
+    chunks = Journal.open(path).ledger().done
+    assert sorted(done.box[0][0] for done in chunks) == list(range(ROWS))
+    settled = open_target(path).settle(chunks)
     np.testing.assert_array_equal(on_server(tmp_path), expected(plan))
     assert (settled == 0) == (plan == "aligned")
     for host in hosts:  # past the cache, or in the mode that has no other way after opening anew
         target = open_target(host.folder / "out.npy")
         np.testing.assert_array_equal(target[:], expected(plan))
-        for record in records:
-            assert target.checksum(record["rows"][0], record["checksum"]) == record["checksum"]
+        for done in chunks:
+            assert target.checksum(done.box[0][0], done.checksum) == done.checksum
 
 
 def test_two_finishers_settle_the_same(tmp_path, hosts):
@@ -113,7 +112,7 @@ def test_two_finishers_settle_the_same(tmp_path, hosts):
     run_on(hosts, write_rows, [range(0, ROWS, 2), range(1, ROWS, 2)])
     for host in hosts:
         path = str(host.folder / "out.npy")
-        open_target(path).settle(Journal.open(path).records())
+        open_target(path).settle(Journal.open(path).ledger().done)
         np.testing.assert_array_equal(on_server(tmp_path), expected("tiny"))
 
 
@@ -130,19 +129,18 @@ def test_a_host_carries_on_where_the_other_lost_its_power(tmp_path, hosts, mode,
     know_all(path)
     start.set()
     # Looked at on the server: a host that writes back never sees a file grow that it has looked at.
-    while len(Journal.open(tmp_path / "server" / "out.npy").records()) < ROWS // 4:
+    while len(Journal.open(tmp_path / "server" / "out.npy").entries()) < ROWS // 4:
         assert worker.is_alive()
     first.crash()
     os.kill(worker.pid, signal.SIGKILL)
     worker.join()
     journal, target = Journal.open(path), open_target(path)
-    done = {record["rows"][0] for record in journal.records()}
+    done = {start for start, _ in journal.ledger().rows}
     assert len(done) >= ROWS // 4
     with journal.writer() as writer:
         for row in sorted(set(range(ROWS)) - done):
-            receipt = target.write_chunk(row, row_of(row)[: target.shape[1]])
-            writer.append({"rows": [row, row + 1], **receipt})
-    target.settle(journal.records())
+            writer.append(target.write_chunk(row, row_of(row)[: target.shape[1]]))
+    target.settle(journal.ledger().done)
     np.testing.assert_array_equal(on_server(tmp_path), expected(plan))
 
 
