@@ -10,6 +10,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mmchunks.files.layout import spelled_out
+
 if TYPE_CHECKING:
     from mmchunks.files.layout import Region
 
@@ -45,7 +47,7 @@ def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick
     >>> split_index((slice(10, 2, -3), 5), (20, 8))
     ((slice(4, 11, None), slice(5, 6, None)), (slice(None, None, -3), 0))
     """
-    entries = _spelled_out(index if isinstance(index, tuple) else (index,), len(shape))
+    entries = spelled_out(index, len(shape))
     region: list[slice] = []
     pick: list[_Pick] = []
     for entry in entries:
@@ -57,21 +59,6 @@ def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick
         region.append(covered)
         pick.append(picked)
     return tuple(region), tuple(pick)
-
-
-def _spelled_out(entries: tuple[Any, ...], ndim: int) -> list[Any]:
-    """Replace the Ellipsis, or its absence, by the axes it stands for."""
-    # Compared by identity: an array among the entries would compare element by element.
-    dots = [at for at, entry in enumerate(entries) if entry is Ellipsis]
-    named = sum(entry is not None for entry in entries) - len(dots)
-    if len(dots) > 1:
-        msg = "an index may hold one ... only"
-        raise IndexError(msg)
-    if named > ndim:
-        msg = f"index has {named} entries, the array has {ndim} axes"
-        raise IndexError(msg)
-    at = dots[0] if dots else len(entries)
-    return [*entries[:at], *[slice(None)] * (ndim - named), *entries[at + 1 :]]
 
 
 def _split_entry(entry: Any, length: int, axis: int) -> tuple[slice, int | slice]:

@@ -36,6 +36,7 @@ __all__ = [
     "Span",
     "Subarray",
     "as_shape",
+    "spelled_out",
 ]
 
 Region: TypeAlias = tuple[slice, ...]
@@ -207,17 +208,13 @@ class Layout:
         """
         if index is None:
             return self.whole
-        entries = list(index) if isinstance(index, tuple) else [index]
-        if entries.count(Ellipsis) > 1:
-            msg = "a region may hold one ... only"
+        try:
+            entries = spelled_out(index, self.ndim)
+        except IndexError as error:
+            raise LayoutError(str(error)) from error
+        if None in entries:
+            msg = f"a region has no new axes, got {index!r}; index the block instead"
             raise LayoutError(msg)
-        if Ellipsis in entries:
-            at = entries.index(Ellipsis)
-            entries[at : at + 1] = [slice(None)] * (self.ndim - len(entries) + 1)
-        if len(entries) > self.ndim:
-            msg = f"region {index!r} has {len(entries)} entries, the array has {self.ndim} axes"
-            raise LayoutError(msg)
-        entries += [slice(None)] * (self.ndim - len(entries))
         return tuple(
             _bounds(entry, length) for entry, length in zip(entries, self.shape, strict=True)
         )
@@ -306,6 +303,33 @@ class Subarray:
                 counts.insert(0, lengths[axis])
                 steps.insert(0, strides[axis])
         return Runs(offset=offset, nbytes=nbytes, counts=tuple(counts), strides=tuple(steps))
+
+
+def spelled_out(index: Any, ndim: int) -> list[Any]:
+    """Write an index as one entry per axis, and its new axes: without ``...``, or its absence.
+
+    Raises
+    ------
+    IndexError
+        For two ``...``, or more entries than axes.
+
+    Examples
+    --------
+    >>> spelled_out((..., 5), 3)
+    [slice(None, None, None), slice(None, None, None), 5]
+    """
+    entries = index if isinstance(index, tuple) else (index,)
+    # Compared by identity: an array among the entries would compare element by element.
+    dots = [at for at, entry in enumerate(entries) if entry is Ellipsis]
+    named = sum(entry is not None for entry in entries) - len(dots)
+    if len(dots) > 1:
+        msg = "an index may hold one ... only"
+        raise IndexError(msg)
+    if named > ndim:
+        msg = f"index has {named} entries, the array has {ndim} axes"
+        raise IndexError(msg)
+    at = dots[0] if dots else len(entries)
+    return [*entries[:at], *[slice(None)] * (ndim - named), *entries[at + 1 :]]
 
 
 def _bounds(entry: Any, length: int) -> slice:

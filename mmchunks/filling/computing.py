@@ -22,6 +22,7 @@ import numpy as np
 from mmchunks.errors import SweepError
 from mmchunks.files.blocks import take
 from mmchunks.filling.attempts import Failure, attempt
+from mmchunks.gpu.transfers import on_host
 from mmchunks.planning.ranges import missing
 from mmchunks.writing.assigning import castable
 from mmchunks.writing.interrupts import interrupts_held
@@ -246,8 +247,7 @@ def as_row(result: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
     SweepError
         If it is not made of numbers, or of text of fixed length.
     """
-    if hasattr(result, "__cuda_array_interface__"):
-        result = result.get()
+    result = on_host(result)
     # Only with the dtype in hand is a tuple one element of many fields, and not many of one.
     row = np.asarray(result, dtype=dtype if dtype is not None and dtype.names else None)
     if dtype is not None and not hasattr(result, "dtype") and row.dtype.kind in "iu":

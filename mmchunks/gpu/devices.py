@@ -27,7 +27,6 @@ __all__ = [
     "cupy_module",
     "memory",
     "place",
-    "resolve",
     "seconds",
 ]
 
@@ -71,31 +70,6 @@ def count() -> int:
         return int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError:
         return 0
-
-
-def resolve(device: str, backend: str | None) -> Literal["cpu", "gpu"]:
-    """Choose between the CPU and a GPU.
-
-    Parameters
-    ----------
-    device : str
-        ``"cpu"``, ``"gpu"`` or ``"auto"``.
-    backend : str or None
-        Dask's ``array.backend``, if the user set it.
-
-    Raises
-    ------
-    DeviceError
-        If a GPU was asked for and cannot be had.
-
-    Examples
-    --------
-    >>> resolve("cpu", None)
-    'cpu'
-    """
-    if device == "cpu" or (device == "auto" and backend == "numpy"):
-        return "cpu"  # without importing CuPy, which takes a second
-    return choose_device(device, backend=backend, installed=_installed(), count=count())
 
 
 def _installed() -> bool:
@@ -195,7 +169,10 @@ def chosen_device(device: str) -> Literal["cpu", "gpu"]:
     DeviceError
         If a GPU was asked for and cannot be had.
     """
-    return resolve(device, chosen_backend() if device == "auto" else None)
+    backend = chosen_backend() if device == "auto" else None
+    if device == "cpu" or backend == "numpy":
+        return "cpu"  # without importing CuPy, which takes a second
+    return choose_device(device, backend=backend, installed=_installed(), count=count())
 
 
 def chosen_backend() -> str | None:

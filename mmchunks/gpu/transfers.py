@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mmchunks.files.layout import Order
     from mmchunks.gpu.gds import DirectRead
 
-__all__ = ["check_out", "download", "empty", "on_device", "own", "upload"]
+__all__ = ["check_out", "download", "empty", "on_device", "on_host", "own", "upload"]
 
 
 _making = threading.Lock()
@@ -153,6 +153,17 @@ def on_device(array: Any) -> bool:
     False
     """
     return hasattr(array, "__cuda_array_interface__")
+
+
+def on_host(array: Any) -> Any:
+    """Bring an array that lies on a GPU, of whatever library, to the host; leave anything else.
+
+    Examples
+    --------
+    >>> on_host([1, 2])
+    [1, 2]
+    """
+    return own(array).get() if on_device(array) else array
 
 
 def own(array: Any) -> Any:

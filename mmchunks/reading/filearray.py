@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mmchunks.files.layout import spelled_out
 from mmchunks.files.sources import Source
 from mmchunks.gpu import transfers
 
@@ -204,13 +205,10 @@ def _entries(index: Any, shape: tuple[int, ...]) -> list[Any] | None:
 
     None instead of the list: an index that only dask understands, or that is wrong.
     """
-    given = list(index) if isinstance(index, tuple) else [index]
-    ellipses = [at for at, entry in enumerate(given) if entry is Ellipsis]
-    missing = len(shape) - sum(entry is not None and entry is not Ellipsis for entry in given)
-    if len(ellipses) > 1 or missing < 0:
+    try:
+        given = spelled_out(index, len(shape))
+    except IndexError:
         return None
-    at = ellipses[0] if ellipses else len(given)
-    given[at : at + 1] = [slice(None)] * missing
     axes = iter(shape)
     entries = [None if entry is None else _entry(entry, next(axes)) for entry in given]
     lists = sum(isinstance(entry, np.ndarray) for entry in entries)

@@ -29,7 +29,7 @@ from mmchunks.planning.grammar import parse_chunks
 from mmchunks.reading import opening, rationing
 from mmchunks.reading.filearray import dask_array, selection_of
 from mmchunks.reading.selection import Selection, select
-from mmchunks.sliding.halos import result_sizes
+from mmchunks.sliding.halos import result_sizes, rows_read
 from mmchunks.sliding.reductions import result_dtype
 from mmchunks.sliding.windows import as_windows, reduce_windows, window_count
 
@@ -99,9 +99,9 @@ class Windows:
             return transfers.empty(self.selection.device, shape, self.dtype)
         rows = list(index)
         for axis, length in self.lengths.items():
-            first = index[axis].start * self.steps[axis]
-            last = (index[axis].stop - 1) * self.steps[axis]
-            rows[axis] = slice(first, last + length)
+            start, step = index[axis].start * self.steps[axis], self.steps[axis]
+            count = index[axis].stop - index[axis].start
+            rows[axis] = slice(start, start + rows_read(count, length, step))
         block = self.selection[tuple(rows)]
         origin = {axis: rows[axis].start for axis in self.lengths}
         return reduce_windows(block, self.lengths, self.steps, self.reduce, origin=origin)
@@ -242,7 +242,7 @@ def _check_fits(windows: Windows, sizes: tuple[tuple[int, ...], ...]) -> None:
     read, owned = list(largest), list(largest)
     for axis, length in windows.lengths.items():
         step = windows.steps[axis]
-        read[axis] = (largest[axis] - 1) * step + length
+        read[axis] = rows_read(largest[axis], length, step)
         owned[axis] = min(largest[axis] * step, read[axis])
     rationing.check_fits(
         windows.selection,

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mmchunks.sliding.halos import rows_read
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -161,7 +163,7 @@ def _runs(state: State, start: int, length: int, step: int, number: int) -> Stat
     """Show `number` runs of `length` rows, one every `step` rows from `start`, on a new last axis."""
 
     def view(plane: Any) -> Any:
-        assert start + (number - 1) * step + length <= plane.shape[1]
+        assert start + rows_read(number, length, step) <= plane.shape[1]
         outer, rows, inner = plane.strides
         return namespace(plane).lib.stride_tricks.as_strided(
             plane[:, start:],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mmchunks.files.layout import Layout
 
-__all__ = ["result_sizes"]
+__all__ = ["result_sizes", "rows_read"]
 
 _CHEAP = 1.1  # bytes that are touched, of bytes that are owned
 
@@ -76,6 +76,17 @@ def result_sizes(
     return min(candidates)[1]
 
 
+def rows_read(count: int, length: int, step: int) -> int:
+    """Count the rows that so many neighbouring windows hold together.
+
+    Examples
+    --------
+    >>> rows_read(3, length=4, step=2)
+    8
+    """
+    return (count - 1) * step + length
+
+
 def _fitting(
     layout: Layout,
     windows: Mapping[int, int],
@@ -103,7 +114,7 @@ def _read(
     axis: int,
 ) -> int:
     """Rows that are read for so many windows."""
-    return (sizes[axis] - 1) * steps.get(axis, 1) + windows.get(axis, 1)
+    return rows_read(sizes[axis], windows.get(axis, 1), steps.get(axis, 1))
 
 
 def _cost(

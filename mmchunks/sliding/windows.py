@@ -24,6 +24,7 @@ import numpy as np
 
 from mmchunks.errors import PlanError
 from mmchunks.sliding import folds
+from mmchunks.sliding.halos import rows_read
 from mmchunks.sliding.reductions import (
     MERGING,
     Merging,
@@ -303,7 +304,7 @@ def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
     whole = shape[0], lengths[at], shape[2]
     for outer, starts, inner in _tiles(whole, slide, planes[0]):
         begin = starts.start * slide.step
-        stop = (starts.stop - 1) * slide.step + slide.length
+        stop = begin + rows_read(starts.stop - starts.start, slide.length, slide.step)
         tile = slide(tuple(p[outer, begin:stop, inner] for p in planes), origin + begin)
         if tile[0].shape == whole:
             results = tile

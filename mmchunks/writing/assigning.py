@@ -64,7 +64,7 @@ def as_array(block: Any, dtype: DType) -> Block:
     Parameters
     ----------
     block : array_like
-        On the CPU, or on a GPU if it has ``get``, as cupy's arrays do.
+        In the memory of this host.
     dtype : numpy.dtype
         What it will be cast to, by the rule "same_kind".
 
@@ -83,8 +83,6 @@ def as_array(block: Any, dtype: DType) -> Block:
     >>> as_array([1, 2], np.dtype("u1"))
     array([1, 2], dtype=uint8)
     """
-    if hasattr(block, "__cuda_array_interface__"):
-        block = block.get()
     own = hasattr(block, "dtype")
     array = np.asarray(block, None if own or not dtype.names else dtype)
     # Python's integers and strings have no width of their own: those that do not fit are refused.

@@ -463,7 +463,7 @@ def _room(subarray: Subarray) -> Block:
 
 def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
     """Give the bytes of one element that holds `value`."""
-    array = as_array(value, dtype)
+    array = as_array(transfers.on_host(value), dtype)
     if array.ndim:
         msg = f"{path}: fill_value must be one element, got an array of shape {array.shape}"
         raise LayoutError(msg)

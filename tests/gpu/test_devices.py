@@ -9,6 +9,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pytest
 
@@ -295,30 +296,32 @@ def test_without_cupy_the_cpu_is_chosen_and_a_gpu_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     forget_devices()
     assert devices.count() == 0
-    assert devices.resolve("auto", None) == "cpu"
+    assert devices.chosen_device("auto") == "cpu"
     with pytest.raises(DeviceError, match=r"mmchunks\[cuda13\]"):
-        devices.resolve("gpu", None)
+        devices.chosen_device("gpu")
     with pytest.raises(DeviceError, match=r"mmchunks\[cuda13\]"):
         devices.place()
 
 
 def test_without_a_device_the_cpu_is_chosen_and_a_gpu_refused(fake):
     fake(devices=0)
-    assert devices.resolve("auto", None) == "cpu"
-    with pytest.raises(DeviceError, match="none answers"):
-        devices.resolve("auto", "cupy")
+    assert devices.chosen_device("auto") == "cpu"
+    with pytest.raises(DeviceError, match="none answers"):  # noqa: SIM117
+        with dask.config.set({"array.backend": "cupy"}):
+            devices.chosen_device("auto")
     with pytest.raises(DeviceError, match="none answers"):
         devices.place()
 
 
-def test_with_a_device_it_is_chosen(fake):
+def test_with_a_device_it_is_chosen(fake, monkeypatch):
     fake()
-    assert [devices.resolve(asked, None) for asked in ("auto", "gpu", "cpu")] == [
+    assert [devices.chosen_device(asked) for asked in ("auto", "gpu", "cpu")] == [
         "gpu",
         "gpu",
         "cpu",
     ]
-    assert devices.resolve("auto", "numpy") == "cpu"
+    monkeypatch.setattr(devices, "chosen_backend", lambda: "numpy")  # as in a configuration file
+    assert devices.chosen_device("auto") == "cpu"
 
 
 def test_text_is_not_written_from_a_device(fake):
