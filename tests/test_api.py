@@ -1,5 +1,7 @@
 """The public face: complete, sorted, light to import, and the same to a type checker."""
 
+import dataclasses
+import inspect
 import subprocess
 import sys
 
@@ -27,3 +29,11 @@ def test_import_is_light():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_help_of_a_record_says_what_its_fields_mean():
+    records = [getattr(mmchunks, name) for name in mmchunks.__all__]
+    for record in filter(dataclasses.is_dataclass, records):
+        described = inspect.getdoc(record).partition("\nAttributes\n")[2]
+        for field in dataclasses.fields(record):
+            assert f"\n{field.name} : " in described, (record, field.name)

@@ -41,6 +41,7 @@ def _as_options(sentence: str) -> str:
         "use open_raw": "pass --dtype",
         "pass overwrite=True": "pass --overwrite",
         'pass on_error="record"': "pass --on-error record",
+        "force=True (--force)": "--force",
         "resume=True": "the same command",
     }.items():
         sentence = sentence.replace(ours, theirs)
@@ -58,20 +59,36 @@ def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--dtype", type=options.Dtype(), help="Read PATH as a raw file: <f4, ci16_le."
         ),
+        click.option(
+            "--max-header-size",
+            type=click.IntRange(min=1),
+            default=sources.MAX_HEADER_NBYTES,
+            help="Longest header of a .npy that is parsed.",
+        ),
         click.argument("path"),
     ):
         command = option(command)
     return command
 
 
-def _open(path: str, dtype: str | None, shape: Any, offset: int, order: Order) -> Source:
+def _open(
+    path: str,
+    dtype: str | None,
+    shape: tuple[int, ...] | None,
+    offset: int,
+    order: Order,
+    max_header_size: int,
+) -> Source:
     if dtype is None:
-        return sources.open_source(path, max_header_size=sources.MAX_HEADER_NBYTES)
+        return sources.open_source(path, max_header_size=max_header_size)
     return opening.open_raw(path, dtype, shape, offset=offset, order=order)
 
 
 _DEVICES = click.Choice(["auto", "cpu", "gpu"])
 _WAYS = click.Choice(["auto", "mmap", "pread", "direct", "gds"])
+_force = click.option(
+    "--force", is_flag=True, help="Take over from a driver of another host that is dead."
+)
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -135,9 +152,15 @@ def plan(
 @click.option("--dtype", type=options.Dtype(), required=True)
 @click.option("--order", type=click.Choice(["C", "F"]), default="C")
 @click.option("--fill-value", help="What every element holds at first, if not zero.")
-@click.option("--align", type=int, default=4096, help="The data start at a multiple of this.")
+@click.option(
+    "--align",
+    callback=options.align,
+    default="auto",
+    help="The data start so: auto, none, or bytes.",
+)
 @click.option("--no-reserve", is_flag=True, help="Do not take the disk space now.")
 @click.option("--overwrite", is_flag=True)
+@_force
 @_as_json
 def create(
     path: str, as_json: bool, dtype: str, fill_value: str | None, no_reserve: bool, **how: Any
@@ -171,14 +194,13 @@ def create(
 @click.option("--into", is_flag=True, help="FUNCTION fills a row that it gets as out=.")
 @click.option("--retries", type=int, default=0)
 @click.option("--on-error", type=click.Choice(["raise", "record"]), default="raise")
-@click.option("--force", is_flag=True, help="Take over from a driver of another host that is dead.")
+@_force
 @_as_json
 def fill(
     function: str,
     scenarios: str,
     path: str,
     as_json: bool,
-    part: str | None,
     workers: int,
     **how: Any,
 ) -> None:
@@ -188,12 +210,9 @@ def fill(
     the same command with --part auto.
     """
     import dataclasses
-    import os
 
     from mmchunks.filling.sweeping import sweep
-    from mmchunks.planning.jobarrays import parse_part
 
-    share = None if part is None else parse_part(part, os.environ)
     with click.open_file(scenarios) as file:
         try:
             given = json.load(file)
@@ -202,7 +221,7 @@ def fill(
             raise click.BadParameter(msg) from error
     calls = [options.scenario(call) for call in given] if isinstance(given, list) else given
     with _processes(workers) as executor:
-        done = sweep(options.function(function), calls, path, executor=executor, part=share, **how)
+        done = sweep(options.function(function), calls, path, executor=executor, **how)
     click.echo(json.dumps(dataclasses.asdict(done)) if as_json else report.sweep_line(done))
 
 
@@ -239,15 +258,16 @@ def status(path: str, as_json: bool) -> None:
     help="Processes that read; 0 reads right here.",
 )
 @click.option("--forget", is_flag=True, help="Let the next run compute again what differs.")
+@_force
 @_as_json
-def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
+def verify(path: str, as_json: bool, workers: int, forget: bool, force: bool) -> None:
     """Read everything that is done back, and compare checksums. Exit status 1 if any differs."""
     import sys
 
     from mmchunks.filling.checking import verify as check
 
     with _processes(workers) as executor:
-        found = check(path, executor=executor, forget=forget)
+        found = check(path, executor=executor, forget=forget, force=force)
     facts = {"path": found.path, "ok": found.ok, "checked": found.checked, "bad": list(found.bad)}
     click.echo(json.dumps(facts) if as_json else report.verify_line(found))
     sys.exit(0 if found.ok else 1)
@@ -264,7 +284,9 @@ def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
     default="mean",
     help="sum, mean, min, max, std, var, ptp, any, all, median, or a quantile: 0.9",
 )
-@click.option("--device", type=_DEVICES, default="auto")
+@click.option("--device", type=_DEVICES, default="auto", help="Where windows are reduced.")
+@click.option("--io", type=_WAYS, default="auto", help="By which way the file is read.")
+@click.option("--device-memory", help='Of each GPU, as "8 GiB"; else what is free.')
 @click.option(
     "--chunks", type=options.Chunks(), default="auto", help="Of the result; each is done or not."
 )
@@ -274,6 +296,7 @@ def verify(path: str, as_json: bool, workers: int, forget: bool) -> None:
     type=click.IntRange(min=1),
     help="Processes of a cluster; else threads.",
 )
+@_force
 @_as_json
 def window(
     path: str,
@@ -283,8 +306,11 @@ def window(
     sizes: tuple[int, ...],
     reduce: str,
     n_workers: int | None,
+    force: bool,
     step: int,
     device: str,
+    io: str,
+    device_memory: str | None,
     chunks: Any,
     **source: Any,
 ) -> None:
@@ -302,12 +328,18 @@ def window(
         msg = f"{len(axes)} --axis and {len(sizes)} --size were given; give one of each for an axis"
         raise click.UsageError(msg)
     lengths = dict(zip(axes, sizes, strict=True))
-    x = path if source["dtype"] is None else _open(path, **source)
     y = sliding_window(
-        x, lengths, options.quantile_or_name(reduce), step=step, device=device, chunks=chunks
+        _open(path, **source),
+        lengths,
+        options.quantile_or_name(reduce),
+        step=step,
+        device=device,
+        io=io,
+        device_memory=device_memory,
+        chunks=chunks,
     )
     with nullcontext() if n_workers is None else local_client(n_workers, dashboard_address=":0"):
-        to_npy(y, out, resume=True)
+        to_npy(y, out, force=force)
     facts = report.facts(opening.open_npy(out))
     click.echo(json.dumps(facts) if as_json else report.lines(facts))
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mmchunks.files.layout import DType, Order
 
 __all__ = [
+    "ALIGN",
     "FILTERS",
     "MAGIC",
     "decode",
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 MAGIC = b"\x93NUMPY"
+ALIGN = 64  # the data of what numpy.save writes start at a multiple of this
 # Version: how many bytes tell the length of the text, and how the text is encoded.
 _FRAMES = {b"\1\0": (2, "latin-1"), b"\2\0": (4, "latin-1"), b"\3\0": (4, "utf-8")}
 # A comment or a string, closed or not, to be kept as it is; or a number, and its L.
@@ -259,7 +261,8 @@ def _refuse_longer(size: int, max_header_size: int) -> None:
     if size > max_header_size:
         msg = (
             f"the header takes {size:,} characters, more than max_header_size="
-            f"{max_header_size:,}; if you trust the file, pass max_header_size={size}"
+            f"{max_header_size:,}; if you trust the file, pass max_header_size={size} to open_npy, and "
+            "what that gives to any other function"
         )
         raise HeaderError(msg)
 

@@ -40,7 +40,10 @@ def as_name(path: object) -> str:
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(name, str):
         return name
-    msg = f"path must be a str or an os.PathLike of str, got {path!r}"
+    msg = (
+        f"a {type(path).__name__} is no file; pass a path (str or os.PathLike), or what open_npy, "
+        "open_raw or open_target gives"
+    )
     raise TypeError(msg)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mmchunks.files.layout import Layout, Order
     from mmchunks.files.raw import Samples
 
-__all__ = ["MAX_HEADER_NBYTES", "Source", "open_source"]
+__all__ = ["MAX_HEADER_NBYTES", "File", "Fillable", "Source", "name_of", "open_source"]
 
 MAX_HEADER_NBYTES = 10_000  # numpy's own limit, of the header's text
 _FIRST_READ_NBYTES = 4096  # nearly every header, and one page either way
@@ -50,6 +50,21 @@ class Source:
     the file while it is used; truncating the file in that time ends the process with SIGBUS. Where
     that can happen, read with ``io="pread"``: it copies at once, and keeps nothing of the file.
 
+    Attributes
+    ----------
+    path : str
+        Absolute path of the file, symbolic links resolved.
+    layout : Layout
+        Where the elements lie.
+    identity : Identity
+        The file as it was when it was opened.
+    filling : bool
+        Whether the file is our own target, still being filled: its time of change then says
+        nothing, and only its inode and length are checked.
+    samples : Samples | None
+        What the stored elements are samples of, if the file is a radio recording that was opened by
+        a SigMF name; they are decoded when they are read.
+
     Examples
     --------
     >>> import tempfile
@@ -65,21 +80,10 @@ class Source:
     """
 
     path: str
-    """Absolute path of the file, symbolic links resolved."""
-
     layout: Layout
-    """Where the elements lie."""
-
     identity: Identity
-    """The file as it was when it was opened."""
-
     filling: bool = False
-    """Whether the file is our own target, still being filled: its time of change then says nothing,
-    and only its inode and length are checked."""
-
     samples: Samples | None = None
-    """What the stored elements are samples of, if the file is a radio recording that was opened by
-    a SigMF name; they are decoded when they are read."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -177,9 +181,37 @@ class Source:
         )
 
 
-def open_source(path: str | os.PathLike[str], *, max_header_size: int) -> Source:
+@runtime_checkable
+class Fillable(Protocol):
+    """What is written: a Target, as those see it that stand below it."""
+
+    source: Source
+    """The same file, to read."""
+
+    chunks: Any
+    """How it is meant to be cut."""
+
+
+File: TypeAlias = "str | os.PathLike[str] | Source | Fillable"
+"""What names a file, everywhere: a path, a Source or a Target."""
+
+
+def name_of(file: object) -> str:
+    """Name a file by its path, whichever way it was named.
+
+    Raises
+    ------
+    TypeError
+        For anything that names none.
+    """
+    if isinstance(file, Source):
+        return file.path
+    return file.source.path if isinstance(file, Fillable) else as_name(file)
+
+
+def open_source(file: File, *, max_header_size: int = MAX_HEADER_NBYTES) -> Source:
     """Read the header of a ``.npy`` file that may be incomplete, without a word about that."""
-    name = as_name(path)
+    name = name_of(file)
     with regular_file(name) as fd:
         # Taken before the header is read: a change from here on is found by whoever reads.
         identity = Identity.of(os.fstat(fd))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mmchunks.errors import StaleFileError
 from mmchunks.files.identity import Identity, require_same
 from mmchunks.files.npy import dtype_text
-from mmchunks.files.sources import MAX_HEADER_NBYTES, open_source
+from mmchunks.files.sources import name_of, open_source
 from mmchunks.filling.executors import Calls
 from mmchunks.filling.scenarios import Scenarios
 from mmchunks.planning.ranges import count
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mmchunks.files.layout import Layout
+    from mmchunks.files.sources import File
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
     from mmchunks.writing.lines import Box, Done
@@ -47,37 +48,42 @@ _BATCH_CHUNKS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How much of a file is done, as its journal says."""
+    """How much of a file is done, as its journal says.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    unit : str
+        What is counted: ``"rows"`` of a sweep, ``"blocks"`` of an array.
+    total : int
+        How many there are.
+    done : int
+        How many are on stable storage.
+    failed : int
+        How many were tried in vain, and not done since.
+    hosts : tuple[str, ...]
+        Which machines did them, sorted.
+    rate : float | None
+        How many a second were done since the last run began; None before the first of them.
+    left : tuple[Rows, ...]
+        The ranges that are not done, failed ones included.
+    failures : dict[int, str]
+        The errors of those that failed.
+    scenarios : Scenarios | None
+        What the rows of a sweep are the results of, as JSON can say it; None for an array.
+    """
 
     path: str
-    """The file."""
-
     unit: str
-    """What is counted: ``"rows"`` of a sweep, ``"blocks"`` of an array."""
-
     total: int
-    """How many there are."""
-
     done: int
-    """How many are on stable storage."""
-
     failed: int
-    """How many were tried in vain, and not done since."""
-
     hosts: tuple[str, ...]
-    """Which machines did them, sorted."""
-
     rate: float | None
-    """How many a second were done since the last run began; None before the first of them."""
-
     left: tuple[Rows, ...]
-    """The ranges that are not done, failed ones included."""
-
     failures: dict[int, str]
-    """The errors of those that failed."""
-
     scenarios: Scenarios | None
-    """What the rows of a sweep are the results of, as JSON can say it; None for an array."""
 
     @property
     def missing(self) -> int:
@@ -108,19 +114,24 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """Whether the chunks that are done still hold what was written."""
+    """Whether the chunks that are done still hold what was written.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    checked : int
+        How many chunks were read.
+    bad : tuple[Box, ...]
+        Those that hold other bytes: start and stop along each axis (rows alone for a sweep).
+    forgotten : bool
+        Whether the bad ones count as not done now, and the next run computes them again.
+    """
 
     path: str
-    """The file."""
-
     checked: int
-    """How many chunks were read."""
-
     bad: tuple[Box, ...]
-    """Those that hold other bytes: start and stop along each axis (rows alone for a sweep)."""
-
     forgotten: bool
-    """Whether the bad ones count as not done now, and the next run computes them again."""
 
     @property
     def ok(self) -> bool:
@@ -137,12 +148,12 @@ class VerifyReport:
         )
 
 
-def status(path: str | os.PathLike[str]) -> Status:
+def status(path: File) -> Status:
     """Tell how much of a file is done.
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         A file that `sweep` or `to_npy` fills.
 
     Returns
@@ -169,7 +180,7 @@ def status(path: str | os.PathLike[str]) -> Status:
     >>> found.done, found.failed, found.missing, found.scenario(2)
     (2, 1, 0, (1, 0))
     """
-    journal = Journal.open(os.path.realpath(path))
+    journal = Journal.open(os.path.realpath(name_of(path)))
     settings, ledger = journal.settings, journal.ledger()
     require_same_file(journal.path, ledger)
     unit, total, left = outstanding(settings, ledger)
@@ -189,7 +200,7 @@ def status(path: str | os.PathLike[str]) -> Status:
 
 
 def verify(
-    path: str | os.PathLike[str], *, executor: Any = None, forget: bool = False
+    path: File, *, executor: Any = None, forget: bool = False, force: bool = False
 ) -> VerifyReport:
     """Read back every chunk that is done, and compare its checksum with the journal's.
 
@@ -199,13 +210,16 @@ def verify(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         A file that `sweep` or `to_npy` fills.
     executor : optional
         Where to read: anything with ``submit``. Without it, right here.
     forget : bool
         Write down that bad chunks are not done: the same `sweep`, or ``to_npy(resume=True)``,
         computes just those again.
+    force : bool
+        With `forget`, take the place of a driver on another host, of which only you know that it
+        has ended.
 
     Returns
     -------
@@ -231,14 +245,14 @@ def verify(
     >>> report.ok, report.checked
     (True, 2)
     """
-    journal = Journal.open(os.path.realpath(path))
-    layout = open_source(journal.path, max_header_size=MAX_HEADER_NBYTES).layout
+    journal = Journal.open(os.path.realpath(name_of(path)))
+    layout = open_source(journal.path).layout
     require_layout(journal.path, layout, journal.settings)
     entries = journal.entries()
     chunks = {done.box: done for done in Ledger.read(entries).whole}
     bad = tuple(sorted(done.box for done in damaged(journal.path, chunks.values(), executor)))
     if bad and forget:
-        with journal.lock(force=False), journal.writer() as writer:
+        with journal.lock(force=force), journal.writer() as writer:
             writer.append(forgetting(entries, bad))
     return VerifyReport(path=journal.path, checked=len(chunks), bad=bad, forgotten=forget)
 
@@ -330,7 +344,7 @@ def _batches(chunks: Iterable[Done]) -> Iterator[list[Done]]:
 def _damaged(path: str, chunks: list[Done]) -> list[Done]:
     """Read chunks again, and give those that differ."""
     # Not `open_target`: whoever may only read the file may verify it.
-    source = open_source(path, max_header_size=MAX_HEADER_NBYTES)
+    source = open_source(path)
     target = Target(replace(source, filling=True), "auto")
     return [
         done

@@ -1,4 +1,4 @@
-"""How far is it, how fast, and how long still? A line in a terminal or a notebook, else nothing."""
+"""How far is it, how fast, and how long still? A line in a terminal, a notebook or a log."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["Bar", "line", "progress_bar"]
+__all__ = ["Bar", "line", "progress_bar", "visible"]
 
 _REFRESH = 0.5  # seconds between two drawings in a notebook
+_REFRESH_LOG = 60.0  # and between two lines of a log
 _SHORTEST_BAR = 8  # columns; a shorter one says less than the text beside it
 
 
@@ -26,7 +27,7 @@ class Bar(Protocol):
 
 @contextmanager
 def progress_bar(
-    total: int, *, what: str, done: int, show: bool, console: Console | None
+    total: int, *, what: str, done: int, show: bool | None, console: Console | None
 ) -> Iterator[Bar]:
     """Show how far the work is while the block runs.
 
@@ -38,8 +39,9 @@ def progress_bar(
         What is counted: ``"rows"``.
     done : int
         How many of them were done before; they do not count for the rate.
-    show : bool
-        False shows nothing, and so does an output that is neither a terminal nor a notebook.
+    show : bool or None
+        None shows it in a terminal or a notebook; True elsewhere, too, as a line a minute; False
+        nowhere.
     console : rich.console.Console or None
         Where to draw; None is the standard error.
 
@@ -48,7 +50,7 @@ def progress_bar(
     Bar
         Takes what is done.
     """
-    if not show:
+    if show is False:
         yield _Silent()
         return
     from rich.console import Console
@@ -60,8 +62,21 @@ def progress_bar(
     elif console.is_terminal:
         with _terminal(total, what=what, done=done, console=console) as bar:
             yield bar
+    elif show:
+        with _log(total, what=what, done=done, console=console) as bar:
+            yield bar
     else:
         yield _Silent()
+
+
+def visible(show: bool | None) -> bool:
+    """Whether `progress_bar` would show anything, so that nobody need count for nothing."""
+    if show is not None:
+        return show
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.is_jupyter or console.is_terminal
 
 
 def line(
@@ -135,18 +150,20 @@ class _Silent:
 class _Counted:
     """Counts, and draws the line again when that is due."""
 
+    refresh = _REFRESH
+
     def __init__(self, total: int, what: str, done: int) -> None:
         self._total = total
         self._what = what
         self._before = self._done = done
         self._failed = 0
         self._began = time.monotonic()
-        self._drawn = 0.0
+        self._drawn = self._began
 
     def advance(self, done: int, failed: int = 0) -> None:
         self._done += done
         self._failed += failed
-        if time.monotonic() - self._drawn >= _REFRESH:
+        if time.monotonic() - self._drawn >= self.refresh:
             self._drawn = time.monotonic()
             self.draw()
 
@@ -176,6 +193,23 @@ class _Notebook(_Counted):
 def _notebook(total: int, *, what: str, done: int) -> Iterator[Bar]:
     # rich draws in notebooks through ipywidgets, which is seldom there; a line needs nothing.
     bar = _Notebook(total, what, done)
+    try:
+        yield bar
+    finally:
+        bar.draw()
+
+
+@contextmanager
+def _log(total: int, *, what: str, done: int, console: Console) -> Iterator[Bar]:
+    class Log(_Counted):
+        """A line a minute, for files that somebody reads later."""
+
+        refresh = _REFRESH_LOG
+
+        def draw(self) -> None:
+            console.print(self.text(None), highlight=False, soft_wrap=True)
+
+    bar = Log(total, what, done)
     try:
         yield bar
     finally:

@@ -24,7 +24,8 @@ import numpy as np
 
 from mmchunks.errors import PlanError
 from mmchunks.files.npy import dtype_text
-from mmchunks.filling.progress import progress_bar
+from mmchunks.files.sources import name_of
+from mmchunks.filling.progress import progress_bar, visible
 from mmchunks.filling.resuming import begin, begun, carry_on, note_begin, note_end
 from mmchunks.reading.filearray import files_read_by
 from mmchunks.writing.journal import Journal
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from dask.delayed import Delayed
 
+    from mmchunks.files.sources import File
     from mmchunks.writing.journal import Writer
     from mmchunks.writing.lines import Box
     from mmchunks.writing.targets import Target
@@ -46,35 +48,40 @@ _POLL_SECONDS = 1.0  # between two looks at the journal, for the progress line
 
 def to_npy(
     dask_array: Any,
-    path: str | os.PathLike[str],
+    path: File,
     *,
     region: Any = None,
-    resume: bool = False,
+    resume: bool = True,
     overwrite: bool = False,
     compute: bool = True,
     progress: bool | None = None,
-) -> Any:
+    force: bool = False,
+) -> Delayed | None:
     """Write a dask array to one ``.npy`` file, block by block, from all workers at once.
 
     Parameters
     ----------
     dask_array : dask.array.Array
         Blocks may be of numpy or cupy, of any chunks; those that cover whole rows write fastest.
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         The file; with `region` it must be there, else it is made.
     region : slice or tuple of slice, optional
         Where in an existing file the array goes. No journal is kept then; if the file has one of
         the work that filled it, `verify` finds what is overwritten changed.
     resume : bool
         Go on with what an earlier call began with the same array: blocks that its journal says are
-        done are not computed. It is the same if its dask name is.
+        done are not computed. It is the same if its dask name is; another one is refused. False
+        refuses whatever is there.
     overwrite : bool
-        Replace a file that is there.
+        Replace a file that is there, whatever it is, and begin anew.
     compute : bool
         False gives a `dask.delayed.Delayed` that does the work when it is computed. The file is
         made, of full length, in any case.
     progress : bool, optional
-        Whether to show how far it is; by default where there is a terminal or a notebook.
+        Whether to show how far it is; by default where there is a terminal or a notebook. True
+        writes a line a minute where there is none.
+    force : bool
+        Take the place of a driver on another host, of which only you know that it has ended.
 
     Returns
     -------
@@ -87,7 +94,7 @@ def to_npy(
         If it is no dask array, chunk sizes are unknown, it does not fit the region, or it reads the
         very file that would be overwritten.
     FileExistsError
-        If the file is there, without `resume` or `overwrite`.
+        If there is a file that no such call made, without `overwrite`; or any, without `resume`.
     JournalError
         If it was begun with another array, or another driver is at work.
     StaleFileError
@@ -103,12 +110,12 @@ def to_npy(
     >>> np.load(path)
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
-    path = os.path.realpath(path)
+    path = os.path.realpath(name_of(path))
     _require_dask_array(dask_array, path)
     _require_plain(dask_array, path)
     if region is not None:
-        if resume or overwrite:
-            msg = f"{path}: region= writes into a file as it is; it knows no resume= or overwrite="
+        if overwrite:
+            msg = f"{path}: region= writes into a file as it is; it knows no overwrite="
             raise PlanError(msg)
         target = open_target(path)
         _require_not_read(dask_array, path)
@@ -116,16 +123,15 @@ def to_npy(
         corner = _corner(target, region, dask_array.shape)
         journal = None
     else:
-        journal, target = _begun(dask_array, path, resume=resume, overwrite=overwrite)
+        journal, target = _begun(dask_array, path, resume=resume, overwrite=overwrite, force=force)
         corner = (0,) * dask_array.ndim
     boxes = _boxes(dask_array.chunks, corner)
     _warn_of_shared_pages(target, boxes)
     if not compute:
         return _delayed(dask_array, target, boxes, journal, corner)
-    show = progress is not False and journal is not None
     with (
-        journal.lock(force=False) if journal else nullcontext(),
-        _watched(journal, len(boxes)) if journal and show else nullcontext(),
+        journal.lock(force=force) if journal else nullcontext(),
+        _watched(journal, len(boxes), show=progress) if journal else nullcontext(),
     ):
         try:
             _delayed(dask_array, target, boxes, journal, corner).compute()
@@ -134,7 +140,9 @@ def to_npy(
     return None
 
 
-def _begun(array: Any, path: str, *, resume: bool, overwrite: bool) -> tuple[Journal, Target]:
+def _begun(
+    array: Any, path: str, *, resume: bool, overwrite: bool, force: bool
+) -> tuple[Journal, Target]:
     """Make the file of an array, or open that of an earlier call."""
     settings = {
         "kind": "array",
@@ -144,12 +152,11 @@ def _begun(array: Any, path: str, *, resume: bool, overwrite: bool) -> tuple[Jou
         "order": "C",
         "chunks": [list(sizes) for sizes in array.chunks],
     }
-    fresh = overwrite and not resume
-    if os.path.exists(path) and (fresh or not Journal(path=path).folder.exists()):
+    if os.path.exists(path) and (overwrite or not Journal(path=path).folder.exists()):
         _require_not_read(array, path)  # before anybody is told to remove it
-    if fresh:
+    if overwrite:
         # Its journal goes with the file that goes.
-        create_npy(path, array.shape, array.dtype, overwrite=True)
+        create_npy(path, array.shape, array.dtype, overwrite=True, force=force)
         journal = Journal.create(path, settings)
     else:
         journal = begun(path, settings, resume=resume) or begin(path, settings)
@@ -243,8 +250,11 @@ def _end(target: Target, journal: Journal | None, receipts: list[np.ndarray[Any,
 
 
 @contextmanager
-def _watched(journal: Journal, blocks: int) -> Iterator[None]:
+def _watched(journal: Journal, blocks: int, *, show: bool | None) -> Iterator[None]:
     """Show how many blocks the journal has, while the block runs, whoever writes them."""
+    if not visible(show):
+        yield
+        return
     ended = threading.Event()
     seen = before = len(journal.ledger().boxes)
 
@@ -258,7 +268,7 @@ def _watched(journal: Journal, blocks: int) -> Iterator[None]:
         while not ended.wait(_POLL_SECONDS):
             look()
 
-    with progress_bar(blocks, what="blocks", done=before, show=True, console=None) as bar:
+    with progress_bar(blocks, what="blocks", done=before, show=show, console=None) as bar:
         thread = threading.Thread(target=keep_looking, daemon=True)
         thread.start()
         try:

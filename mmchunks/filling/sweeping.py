@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import operator
 import os
 import time
 import uuid
@@ -25,6 +24,7 @@ import numpy as np
 from mmchunks.errors import PlanError
 from mmchunks.files.layout import as_shape
 from mmchunks.files.npy import dtype_text
+from mmchunks.files.sources import name_of
 from mmchunks.filling.computing import Job, Receipt, Unit, compute
 from mmchunks.filling.driving import Driver, losses_named
 from mmchunks.filling.executors import Calls
@@ -33,6 +33,7 @@ from mmchunks.filling.progress import progress_bar
 from mmchunks.filling.resuming import begin, begun, running
 from mmchunks.filling.scenarios import as_scenarios, describe_function
 from mmchunks.filling.units import share
+from mmchunks.planning.grammar import parse_rows
 from mmchunks.planning.jobarrays import as_part
 from mmchunks.planning.ranges import count, cut, missing
 from mmchunks.writing.journal import Journal
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
+    from mmchunks.files.sources import File
     from mmchunks.filling.scenarios import Scenarios
     from mmchunks.planning.ranges import Rows
 
@@ -55,22 +57,27 @@ _LOOK_ROWS = 4096  # and how many of them at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
-    """What one run of a sweep did."""
+    """What one run of a sweep did.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    done : int
+        Rows that this run put on stable storage.
+    skipped : int
+        Rows that were done before it.
+    failed : int
+        Rows whose scenario failed in this run; the next run tries them again.
+    seconds : float
+        How long it took.
+    """
 
     path: str
-    """The file."""
-
     done: int
-    """Rows that this run put on stable storage."""
-
     skipped: int
-    """Rows that were done before it."""
-
     failed: int
-    """Rows whose scenario failed in this run; the next run tries them again."""
-
     seconds: float
-    """How long it took."""
 
     def __str__(self) -> str:
         failed = f", {self.failed:,} failed" if self.failed else ""
@@ -83,18 +90,18 @@ class SweepReport:
 def sweep(
     func: Callable[..., Any],
     scenarios: Any,
-    path: str | os.PathLike[str],
+    path: File,
     *,
     shape: int | tuple[int, ...] | None = None,
     dtype: DTypeLike | None = None,
     executor: Any = None,
-    chunks: int | str = "auto",
+    chunks: Any = "auto",
     into: bool = False,
     resume: bool = True,
     retries: int = 0,
     on_error: str = "raise",
-    part: tuple[int, int] | None = None,
-    progress: bool = True,
+    part: tuple[int, int] | str | None = None,
+    progress: bool | None = None,
     force: bool = False,
 ) -> SweepReport:
     """Fill row ``i`` of one ``.npy`` file with what `func` makes of scenario ``i``.
@@ -112,7 +119,7 @@ def sweep(
         computes gives another path, or rows of both will be in one file.
     scenarios : sequence of dict or tuple, dict of sequences, or pandas.DataFrame
         A dict of sequences means their product, a table one scenario a row.
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         The file, of shape ``(len(scenarios), *shape)``. The journal is a folder beside it.
     shape : int or tuple of int, optional
         Shape of one row; without it, that of the first result.
@@ -121,8 +128,8 @@ def sweep(
     executor : optional
         Where to compute: anything with ``submit`` (a pool of processes or threads, of MPI, a
         `distributed.Client`). Without it, right here.
-    chunks : int or str
-        Rows that are computed, written and journalled at once, which is what a process that dies
+    chunks : int, str, tuple, dict or None
+        In dask's grammar: rows that are computed, written and journalled at once, which is what a process that dies
         loses; or their size, as ``"16 MiB"``. ``"auto"`` looks at the first results and keeps it
         below half a minute and 64 MiB, or one row.
     into : bool
@@ -134,11 +141,12 @@ def sweep(
     on_error : {"raise", "record"}
         Whether a scenario that fails ends the sweep, keeping what is done, or is written down and
         its row left as zeros. Failed ones are tried again by the next run.
-    part : (int, int), optional
-        ``(i, n)``: do the i-th of n shares only, counted from 0. Any number of them may run at
-        once, on any number of hosts.
-    progress : bool
-        Whether to show how far it is, if there is a terminal or a notebook to show it in.
+    part : (int, int) or str, optional
+        ``(i, n)``: do the i-th of n shares only, counted from 0; or ``"auto"``: the share of this
+        task of a job array. Any number of them may run at once, on any number of hosts.
+    progress : bool, optional
+        Whether to show how far it is; by default where there is a terminal or a notebook. True
+        writes a line a minute where there is none.
     force : bool
         Take the place of a driver on another host, of which only you know that it has ended.
 
@@ -171,7 +179,7 @@ def sweep(
     """
     began = time.perf_counter()
     # Look: what is asked for, and what of it is there?
-    path = os.path.realpath(path)
+    path = os.path.realpath(name_of(path))
     calls = as_scenarios(scenarios)
     job = Job(
         func=func,
@@ -251,26 +259,13 @@ def _units(calls: Scenarios, left: list[Rows], unit_rows: int) -> Iterator[Unit]
         yield Unit(start=start, calls=calls[start:stop])
 
 
-def _limits(chunks: int | str, rows: int) -> Limits:
+def _limits(chunks: Any, rows: int) -> Limits:
     """Read ``chunks=``."""
-    if chunks == "auto":
+    unit_rows, nbytes = parse_rows(chunks, rows)
+    if (unit_rows, nbytes) == (None, None):
         return Limits(rows=None, nbytes=_UNIT_NBYTES, seconds=_UNIT_SECONDS, look=_LOOK_SECONDS)
     forever = (math.inf, math.inf)
-    msg = f'chunks of a sweep are rows: 1 or more, -1 for all, "auto" or "16 MiB"; got {chunks!r}'
-    if isinstance(chunks, str):
-        from dask.utils import parse_bytes
-
-        try:
-            nbytes = parse_bytes(chunks)
-        except ValueError as error:
-            raise PlanError(msg) from error
-        return Limits(rows=None, nbytes=nbytes, seconds=forever, look=math.inf)
-    if chunks == -1:
-        chunks = max(rows, 1)
-    chunks = operator.index(chunks)
-    if chunks < 1:
-        raise PlanError(msg)
-    return Limits(rows=chunks, nbytes=_UNIT_NBYTES, seconds=forever, look=math.inf)
+    return Limits(rows=unit_rows, nbytes=nbytes or _UNIT_NBYTES, seconds=forever, look=math.inf)
 
 
 def _settings(job: Job, calls: Scenarios, limits: Limits) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What do ``chunks=`` and ``halo=`` mean? Dask's grammar, read into a grid that lists no equal chunks.
+"""What do ``chunks=``, ``halo=`` and ``align=`` mean? Dask's grammar, read into a grid that lists no equal chunks.
 
 What dask says holds: the judge in the tests is ``dask.array.core.normalize_chunks``. One case is
 ours: a whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the slowest axis, because
@@ -13,18 +13,25 @@ import operator
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mmchunks.errors import PlanError
-from mmchunks.planning.cuts import Cuts, even, listed, whole
+from mmchunks.files.layout import Layout
+from mmchunks.planning.cuts import Cuts, ListedCuts, even, listed, whole
 from mmchunks.planning.grids import Grid
 
-if TYPE_CHECKING:
-    from mmchunks.files.layout import Layout
-
-__all__ = ["Halo", "as_axis", "parse_chunks", "parse_halo", "parse_nbytes", "slabs"]
+__all__ = [
+    "Halo",
+    "as_axis",
+    "parse_align",
+    "parse_chunks",
+    "parse_halo",
+    "parse_nbytes",
+    "parse_rows",
+    "slabs",
+]
 
 _UNITS = {"": 1} | {
     prefix + infix: base**power
@@ -117,6 +124,72 @@ def parse_nbytes(text: str) -> int:
             return nbytes
     msg = f'{text!r} is no number of bytes; write one such as "64 MiB" or "1e8", or "auto"'
     raise PlanError(msg)
+
+
+def parse_rows(chunks: Any, rows: int) -> tuple[int | None, int | None]:
+    """Read `chunks` where rows alone are cut, whose size may not be known yet.
+
+    Parameters
+    ----------
+    chunks : int, str, tuple, dict or None
+        dask's grammar, of one axis; all pieces of one length.
+    rows : int
+        How many rows there are.
+
+    Returns
+    -------
+    rows, nbytes : (int or None, int or None)
+        The length of a piece, in rows or in bytes; neither for ``"auto"``.
+
+    Raises
+    ------
+    PlanError
+        As `parse_chunks`, and for pieces of several lengths.
+
+    Examples
+    --------
+    >>> parse_rows(-1, 10), parse_rows("16 MiB", 10), parse_rows("auto", 10)
+    ((10, None), (None, 16777216), (None, None))
+    """
+    if isinstance(chunks, str):
+        return None, None if chunks == "auto" else parse_nbytes(chunks)
+    (cut,) = parse_chunks(chunks, Layout(shape=(rows,), dtype=np.dtype("u1")), target_nbytes=1).cuts
+    sizes = cut.sizes() if isinstance(cut, ListedCuts) else (cut.first,)
+    if set(sizes[:-1]) - {sizes[0]} or sizes[-1] > sizes[0]:
+        msg = f"chunks={reprlib.repr(chunks)} has pieces of several lengths; write the one length"
+        raise PlanError(msg)
+    return max(cut.largest, 1), None
+
+
+def parse_align(align: Any, page: int) -> int | None:
+    """Read on multiples of how many bytes something is to begin; None where that is all the same.
+
+    Parameters
+    ----------
+    align : "auto", "page", int, str or None
+        ``"auto"`` and ``"page"`` are a page; a number of bytes may be written ``"2 MiB"``.
+    page : int
+        Bytes of a page.
+
+    Raises
+    ------
+    PlanError
+        For anything else.
+
+    Examples
+    --------
+    >>> parse_align("page", 4096), parse_align("2 MiB", 4096), parse_align(None, 4096)
+    (4096, 2097152, None)
+    """
+    if align is None or (isinstance(align, str) and align in {"auto", "page"}):
+        return None if align is None else page
+    found = parse_nbytes(align) if isinstance(align, str) else align
+    if isinstance(found, bool) or not hasattr(found, "__index__") or found < 1:
+        msg = (
+            f'align must be a whole number of bytes, got {align!r}; write "page", 65536 or "2 MiB"'
+        )
+        raise PlanError(msg)
+    return operator.index(found)
 
 
 def as_axis(axis: Any, ndim: int) -> int:

@@ -13,6 +13,7 @@ Parts count from 0: a part is ``(i, n)`` with ``0 <= i < n``.
 from __future__ import annotations
 
 import operator
+import os
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -80,18 +81,21 @@ def parse_part(text: str, environ: Mapping[str, str]) -> Part:
     return _in_range(given, int(first), int(last), 1)
 
 
-def as_part(part: tuple[int, int]) -> Part:
-    """Check a part.
+def as_part(part: tuple[int, int] | str, environ: Mapping[str, str] = os.environ) -> Part:
+    """Read which part of the work is meant.
 
     Parameters
     ----------
-    part : (int, int)
-        Which part, counted from 0, and of how many.
+    part : (int, int) or str
+        ``(i, n)``: which part, counted from 0, and of how many; or what `parse_part` reads, such as
+        ``"auto"``: what the job array says that runs this process.
+    environ : mapping of str to str
+        Where a job array says it.
 
     Returns
     -------
     (int, int)
-        The same.
+        Which part, counted from 0, and of how many.
 
     Raises
     ------
@@ -100,13 +104,18 @@ def as_part(part: tuple[int, int]) -> Part:
 
     Examples
     --------
-    >>> as_part((99, 100))
-    (99, 100)
+    >>> as_part((99, 100)), as_part("auto/1-100", {"PBS_ARRAY_INDEX": "4"})
+    ((99, 100), (3, 100))
     """
+    if isinstance(part, str):
+        return parse_part(part, environ)
     try:
         index, count = map(operator.index, part)
     except (TypeError, ValueError):
-        msg = f"part is {part!r}; write (i, n): two whole numbers, which part and of how many"
+        msg = (
+            f"part is {part!r}; write (i, n): two whole numbers, which part and of how many; or "
+            '"auto" in a job array'
+        )
         raise PlanError(msg) from None
     if not 0 <= index < count:
         msg = f"part {index} of {count} is not there; parts count from 0 to {count - 1}"

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import reprlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import PlanError
 from mmchunks.files.layout import Layout
+from mmchunks.files.sources import Fillable, Source, open_source
 from mmchunks.planning.alignment import Alignment, align_grid, is_aligned
-from mmchunks.planning.grammar import parse_chunks, parse_halo, parse_nbytes
+from mmchunks.planning.grammar import parse_align, parse_chunks, parse_halo, parse_nbytes
 from mmchunks.planning.plans import GROWTH, Plan
+
+if TYPE_CHECKING:
+    from mmchunks.files.sources import File
 
 __all__ = ["plan", "plan_chunks", "plan_for", "wanted_nbytes"]
 
 
 def plan(
-    path_or_source: Any,
+    path_or_source: File | Layout,
     chunks: Any = "auto",
     *,
     align: str | int | None = "auto",
@@ -29,7 +32,8 @@ def plan(
     Parameters
     ----------
     path_or_source : str, os.PathLike, Source, Target or Layout
-        A ``.npy`` file, or what describes one. A Target implies `writing`.
+        A ``.npy`` file, or what describes one. A Target implies `writing`, and ``"auto"`` then
+        means what it was created with.
     chunks : int, str, tuple, list, dict or None
         dask's whole grammar. A whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the
         slowest axis; ``"auto"`` aims at dask's setting ``array.chunk-size``.
@@ -62,8 +66,14 @@ def plan(
     >>> len(plan(layout)), plan(layout, 500).numblocks
     (30, (2000, 2))
     """
-    source = _opened(path_or_source)
-    writing = writing or hasattr(source, "flush")  # only a Target has anything to flush
+    source: Source | Layout
+    if isinstance(path_or_source, Fillable):
+        source, writing = path_or_source.source, True
+        chunks = path_or_source.chunks if isinstance(chunks, str) and chunks == "auto" else chunks
+    elif isinstance(path_or_source, Source | Layout):
+        source = path_or_source
+    else:
+        source = open_source(path_or_source)
     return plan_for(
         source, chunks, align=align, halo=halo, writing=writing, target_nbytes=wanted_nbytes()
     )
@@ -78,7 +88,7 @@ def wanted_nbytes() -> int:
 
 
 def plan_for(
-    source: Any,
+    source: Source | Layout,
     chunks: Any,
     *,
     align: str | int | None,
@@ -90,7 +100,7 @@ def plan_for(
 
     Parameters
     ----------
-    source : Source, Target or Layout
+    source : Source or Layout
         What describes the file.
     chunks : object
         As in `plan`.
@@ -129,21 +139,6 @@ def plan_for(
             raise
         msg = f"{source.path}: {error}"
         raise PlanError(msg) from error
-
-
-def _opened(path_or_source: Any) -> Any:
-    """Open what is only a path."""
-    if isinstance(path_or_source, Layout) or hasattr(path_or_source, "layout"):
-        return path_or_source
-    if not isinstance(path_or_source, str | os.PathLike):
-        msg = (
-            f"a {type(path_or_source).__name__} is no file; pass a path, or what open_npy, open_raw "
-            "or open_target gives"
-        )
-        raise TypeError(msg)
-    from mmchunks.files.sources import MAX_HEADER_NBYTES, open_source
-
-    return open_source(path_or_source, max_header_size=MAX_HEADER_NBYTES)
 
 
 def plan_chunks(
@@ -206,7 +201,7 @@ def plan_chunks(
     if chosen and chunks != "auto":
         target_nbytes = parse_nbytes(chunks)
     grid = parse_chunks(chunks, layout, target_nbytes=target_nbytes)
-    page = _page(align, page)
+    page = parse_align(align, page) or page
     limit_nbytes = max(target_nbytes, grid.chunk_nbytes)
     if is_aligned(grid, page) or (align is not None and (chosen or writing or align != "auto")):
         grid, alignment = align_grid(
@@ -233,16 +228,3 @@ def plan_chunks(
         start=0,
         stop=grid.count,
     )
-
-
-def _page(align: str | int | None, page: int) -> int:
-    """Give the bytes of the pages that `align` means."""
-    if align is None or align in {"auto", "page"}:
-        return page
-    found = parse_nbytes(align) if isinstance(align, str) else align
-    if not hasattr(found, "__index__") or found < 1:
-        msg = (
-            f'align must be a whole number of bytes, got {align!r}; write "page", 65536 or "2 MiB"'
-        )
-        raise PlanError(msg)
-    return operator.index(found)

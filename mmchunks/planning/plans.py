@@ -43,6 +43,27 @@ GROWTH = 4
 class Plan:
     """All chunks of a layout, or a stretch of them, in memory that does not grow with them.
 
+    Attributes
+    ----------
+    grid : Grid
+        The chunks of the whole file.
+    halo : tuple[tuple[int, int], ...]
+        What a chunk reads before and after what it owns, along each axis.
+    page : int
+        Bytes of the pages that boundaries are held against.
+    alignment : Alignment
+        Whether they fall on pages, and why.
+    target_nbytes : int
+        Bytes of a chunk that ``"auto"`` aimed at.
+    asked : str
+        What was written as ``chunks=``, shortened.
+    chosen : bool
+        Whether that left the sizes to us.
+    start : int
+        Number of the first chunk of this stretch.
+    stop : int
+        Number after the last one.
+
     Examples
     --------
     >>> import mmchunks as mm
@@ -57,31 +78,14 @@ class Plan:
     """
 
     grid: Grid
-    """The chunks of the whole file."""
-
     halo: tuple[tuple[int, int], ...]
-    """What a chunk reads before and after what it owns, along each axis."""
-
     page: int
-    """Bytes of the pages that boundaries are held against."""
-
     alignment: Alignment
-    """Whether they fall on pages, and why."""
-
     target_nbytes: int
-    """Bytes of a chunk that ``"auto"`` aimed at."""
-
     asked: str
-    """What was written as ``chunks=``, shortened."""
-
     chosen: bool
-    """Whether that left the sizes to us."""
-
     start: int
-    """Number of the first chunk of this stretch."""
-
     stop: int
-    """Number after the last one."""
 
     @property
     def layout(self) -> Layout:
@@ -122,14 +126,15 @@ class Plan:
             raise PlanError(msg)
         return dataclasses.replace(self, start=found.start, stop=found.start + len(found))
 
-    def part(self, i: int, n: int) -> Plan:
+    def part(self, i: int | str | tuple[int, int], n: int | None = None) -> Plan:
         """Give process `i` of `n` its share: a stretch of chunks, as long as any other but one.
 
         Parameters
         ----------
-        i : int
-            Number of the process, ``0 <= i < n``.
-        n : int
+        i : int, (int, int) or str
+            Number of the process, ``0 <= i < n``; or both numbers; or ``"auto"``: what the job
+            array says that runs this process (``"auto/1-100"`` where it does not say all).
+        n : int, optional
             Number of processes; those beyond the number of chunks get empty shares.
 
         Returns
@@ -140,9 +145,9 @@ class Plan:
         Raises
         ------
         PlanError
-            If there is no process `i` among `n`.
+            If there is no process `i` among `n`, or no job array runs this.
         """
-        i, n = as_part((i, n))
+        i, n = as_part(i if n is None else (i, n))  # type: ignore[arg-type]
         count = len(self)
         return self[count * i // n : count * (i + 1) // n]
 
@@ -231,28 +236,33 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A promise about a region: who handles it reads and writes these bytes, and no others."""
+    """A promise about a region: who handles it reads and writes these bytes, and no others.
+
+    Attributes
+    ----------
+    index : tuple[int, ...]
+        Block index in the dask array of the whole plan.
+    region : Region
+        The elements it owns.
+    read_region : Region
+        The elements it reads: `region` and the halo, clipped to the array.
+    offset : int
+        Byte of its first owned element, counted from the start of the file.
+    nbytes : int
+        Bytes from there to the end of its last owned element, gaps included.
+    contiguous : bool
+        Whether there are no gaps: all those bytes are its own.
+    aligned : bool
+        Whether no page that holds bytes of it holds bytes of another chunk.
+    """
 
     index: tuple[int, ...]
-    """Block index in the dask array of the whole plan."""
-
     region: Region
-    """The elements it owns."""
-
     read_region: Region
-    """The elements it reads: `region` and the halo, clipped to the array."""
-
     offset: int
-    """Byte of its first owned element, counted from the start of the file."""
-
     nbytes: int
-    """Bytes from there to the end of its last owned element, gaps included."""
-
     contiguous: bool
-    """Whether there are no gaps: all those bytes are its own."""
-
     aligned: bool
-    """Whether no page that holds bytes of it holds bytes of another chunk."""
 
 
 def promise(grid: Grid, number: int, *, halo: Halo, page: int) -> Chunk:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mmchunks.files import sources
+from mmchunks.files.sources import MAX_HEADER_NBYTES
 from mmchunks.gpu.devices import chosen_device
 from mmchunks.planning import making
 from mmchunks.reading import opening, rationing
@@ -21,19 +21,18 @@ from mmchunks.reading.filearray import file_array
 from mmchunks.reading.selection import select
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     import dask.array as da
 
     from mmchunks.files.layout import Order
-    from mmchunks.files.sources import Source
+    from mmchunks.files.sources import File, Source
 
 __all__ = ["from_npy", "from_raw"]
 
 
 def from_npy(
-    path: str | os.PathLike[str] | Source,
+    path: File,
     chunks: Any = "auto",
     *,
     device: str = "auto",
@@ -42,7 +41,7 @@ def from_npy(
     field: str | None = None,
     device_memory: int | str | None = None,
     name: str | None = None,
-    max_header_size: int = 10_000,
+    max_header_size: int = MAX_HEADER_NBYTES,
 ) -> da.Array:
     """Make a lazy dask array of one ``.npy`` file.
 
@@ -51,8 +50,8 @@ def from_npy(
 
     Parameters
     ----------
-    path : str, os.PathLike or Source
-        A ``.npy`` file on a mounted file system, or what `open_npy` made of it.
+    path : str, os.PathLike, Source or Target
+        A ``.npy`` file on a mounted file system, or what was opened.
     chunks : int, tuple, dict, str, -1 or None
         As in dask, but a whole ``"auto"`` or ``"64 MiB"`` makes contiguous slabs along the slowest
         axis of the file. ``"auto"`` aims at dask's ``array.chunk-size``.
@@ -65,8 +64,8 @@ def from_npy(
         ``"pread"`` and ``"direct"`` copy them into buffers (``"direct"`` past the page cache);
         ``"gds"`` is GPUDirect Storage. ``"auto"`` looks at the file system and at the page cache
         before each read.
-    align : {"auto", "page"}, int or None
-        Whether chunk boundaries are moved to multiples of a page (or of that many bytes).
+    align : {"auto", "page"}, int, str or None
+        Whether chunk boundaries are moved to multiples of a page (or of that many bytes, or ``"2 MiB"``).
         ``"auto"`` moves only sizes that were not spelled out.
     field : str, optional
         Take one field of a structured dtype. The axes of a sub-array field come last, uncut.
@@ -116,10 +115,8 @@ def from_npy(
     >>> float(x.sum().compute())
     66.0
     """
-    if not isinstance(path, sources.Source):
-        path = opening.open_npy(path, max_header_size=max_header_size)
     return _from_source(
-        path,
+        opening.as_source(path, max_header_size=max_header_size),
         chunks,
         device=device,
         io=io,
@@ -132,7 +129,7 @@ def from_npy(
 
 
 def from_raw(
-    path: str | os.PathLike[str],
+    path: File,
     dtype: Any,
     shape: int | Sequence[int] | None = None,
     chunks: Any = "auto",
@@ -150,7 +147,7 @@ def from_raw(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         A file on a mounted file system.
     dtype : dtype or str
         Type of one element as stored; or the SigMF name of a radio recording's samples, such as
@@ -167,7 +164,7 @@ def from_raw(
         As in `from_npy`.
     io : {"auto", "mmap", "pread", "direct", "gds"}
         As in `from_npy`.
-    align : {"auto", "page"}, int or None
+    align : {"auto", "page"}, int, str or None
         As in `from_npy`.
     field : str, optional
         As in `from_npy`.

@@ -11,23 +11,22 @@ from mmchunks.files.raw import sample_type
 from mmchunks.gpu import transfers
 from mmchunks.gpu.devices import chosen_device
 from mmchunks.reading import uploading
-from mmchunks.reading.opening import open_npy, open_raw
+from mmchunks.reading.opening import as_source, open_raw
 from mmchunks.reading.regions import block, fill
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike
 
     from mmchunks.files.layout import Order, Region
-    from mmchunks.files.sources import Source
+    from mmchunks.files.sources import File, Source
 
 __all__ = ["load", "load_raw", "to_device"]
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: File,
     region: Any = None,
     *,
     device: str = "auto",
@@ -38,7 +37,7 @@ def load(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         The file.
     region : slice or tuple of slice, optional
         What to read, as between the brackets of a NumPy array, without steps; None is everything.
@@ -83,11 +82,11 @@ def load(
     array([[4, 5],
            [8, 9]])
     """
-    return _load(open_npy(path), region, device=device, io=io, out=out)
+    return _load(as_source(path), region, device=device, io=io, out=out)
 
 
 def load_raw(
-    path: str | os.PathLike[str],
+    path: File,
     dtype: DTypeLike,
     shape: int | Sequence[int] | None = None,
     region: Any = None,
@@ -102,7 +101,7 @@ def load_raw(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         The file.
     dtype : DTypeLike
         Type of one element, byte order included; or the SigMF name of a radio recording's samples,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mmchunks.errors import JournalError, LayoutError
 from mmchunks.files.identity import Identity
-from mmchunks.files.paths import as_name, regular_file
+from mmchunks.files.paths import regular_file
 from mmchunks.files.raw import raw_layout, sample_type
-from mmchunks.files.sources import MAX_HEADER_NBYTES, Source, open_source
+from mmchunks.files.sources import MAX_HEADER_NBYTES, Fillable, Source, name_of, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from mmchunks.files.layout import Order
+    from mmchunks.files.sources import File
 
-__all__ = ["open_npy", "open_raw"]
+__all__ = ["as_source", "open_npy", "open_raw"]
 
 
-def open_npy(path: str | os.PathLike[str], *, max_header_size: int = MAX_HEADER_NBYTES) -> Source:
+def open_npy(path: File, *, max_header_size: int = MAX_HEADER_NBYTES) -> Source:
     """Read the header of a ``.npy`` file, and nothing else.
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         A file of a mounted file system.
     max_header_size : int
         Upper bound of the header's text, in characters; parsing takes memory in proportion.
@@ -60,16 +61,11 @@ def open_npy(path: str | os.PathLike[str], *, max_header_size: int = MAX_HEADER_
     >>> open_npy(path).order
     'F'
     """
-    source = open_source(path, max_header_size=max_header_size)
-    doubt = _unfinished(source)
-    if doubt is None:
-        return source
-    warnings.warn(doubt, stacklevel=_callers())
-    return replace(source, filling=True)
+    return _noted(open_source(path, max_header_size=max_header_size))
 
 
 def open_raw(
-    path: str | os.PathLike[str],
+    path: File,
     dtype: DTypeLike,
     shape: int | Sequence[int] | None = None,
     *,
@@ -80,7 +76,7 @@ def open_raw(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         A file of a mounted file system.
     dtype : DTypeLike
         Type of one element, byte order included; or the SigMF name of a radio recording's samples,
@@ -117,7 +113,7 @@ def open_raw(
     >>> open_raw(path, "ci16_le")[:2]
     array([0.+1.j, 2.+3.j], dtype=complex64)
     """
-    name = as_name(path)
+    name = name_of(path)
     with regular_file(name) as fd:
         identity = Identity.of(os.fstat(fd))
         try:
@@ -132,8 +128,51 @@ def open_raw(
         except LayoutError as error:
             msg = f"{name}: {error}"
             raise LayoutError(msg) from error
-        path = os.path.realpath(name)
-        return Source(path=path, layout=layout, identity=identity, samples=samples)
+        real = os.path.realpath(name)
+        return Source(path=real, layout=layout, identity=identity, samples=samples)
+
+
+def as_source(file: File, *, max_header_size: int = MAX_HEADER_NBYTES) -> Source:
+    """Take whatever names a file as what is read: a path is opened as a ``.npy``.
+
+    Parameters
+    ----------
+    file : str, os.PathLike, Source or Target
+        A Source stays what it is; a Target is read as its file.
+    max_header_size : int
+        As in `open_npy`, of a path.
+
+    Returns
+    -------
+    Source
+        Holds no open file.
+
+    Raises
+    ------
+    TypeError
+        If it names no file.
+    HeaderError, OSError
+        As `open_npy`, of a path.
+
+    Warns
+    -----
+    UserWarning
+        If it is being filled, and is not done.
+    """
+    if isinstance(file, Source):
+        return file
+    if isinstance(file, Fillable):
+        return _noted(file.source)
+    return open_npy(file, max_header_size=max_header_size)
+
+
+def _noted(source: Source) -> Source:
+    """Warn of a file that is being filled, and expect it to change."""
+    doubt = _unfinished(source)
+    if doubt is None:
+        return source
+    warnings.warn(doubt, stacklevel=_callers())
+    return replace(source, filling=True)
 
 
 def _callers() -> int:

@@ -58,7 +58,7 @@ def fitting_plan(
     DeviceError
         If chunks cannot fit; the sentence has the numbers.
     """
-    budget = _budget(device_memory)
+    budget = device_nbytes(device_memory)
     target_nbytes = chosen_nbytes(selection, making.wanted_nbytes(), budget=budget)
     plan = making.plan_for(
         selection.source,
@@ -73,7 +73,7 @@ def fitting_plan(
     return plan
 
 
-def chosen_nbytes(selection: Selection, wanted: int, *, budget: int | None = None) -> int:
+def chosen_nbytes(selection: Selection, wanted: int, *, budget: int) -> int:
     """Choose how many stored bytes a task should bring onto the device of a selection.
 
     Parameters
@@ -82,8 +82,8 @@ def chosen_nbytes(selection: Selection, wanted: int, *, budget: int | None = Non
         What is read, on a GPU.
     wanted : int
         Bytes if memory were no question.
-    budget : int, optional
-        Bytes that there are on the device; those that are free now, if it is not said.
+    budget : int
+        Bytes that there are on the device.
     """
     tasks = tasks_at_once()
     return fitting_nbytes(
@@ -93,7 +93,7 @@ def chosen_nbytes(selection: Selection, wanted: int, *, budget: int | None = Non
         beside=_beside(selection),
         ring=tasks * _turning_nbytes(selection.source.layout.dtype),
         tasks=tasks,
-        budget=(_budget(None) if budget is None else budget) // 2,
+        budget=budget // 2,
     )
 
 
@@ -104,7 +104,7 @@ def check_fits(
     halo: int,
     result: int,
     count: int,
-    budget: int | None = None,
+    budget: int,
 ) -> None:
     """Refuse tasks that the device of a selection cannot hold.
 
@@ -120,7 +120,7 @@ def check_fits(
         Bytes that it computes of them.
     count : int
         How many tasks there are.
-    budget : int, optional
+    budget : int
         As in `chosen_nbytes`.
 
     Raises
@@ -138,13 +138,13 @@ def check_fits(
         tasks=tasks,
     )
     try:
-        need.check(_budget(None) if budget is None else budget)
+        need.check(budget)
     except DeviceError as error:
         msg = f"{source.path}: {error}"
         raise DeviceError(msg) from error
 
 
-def _budget(device_memory: int | str | None) -> int:
+def device_nbytes(device_memory: int | str | None) -> int:
     if device_memory is None:
         return devices.memory().free
     if isinstance(device_memory, str):

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import LayoutError
+from mmchunks.files.sources import MAX_HEADER_NBYTES, Fillable, Source, name_of
 from mmchunks.reading import opening
 from mmchunks.reading.lazy import from_npy
 
@@ -16,24 +17,29 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from mmchunks.files.sources import Source
+    from mmchunks.files.sources import File
 
 __all__ = ["from_npy_stack"]
 
 
 def from_npy_stack(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: File | Sequence[File],
     chunks: Any = "auto",
     *,
     axis: int = 0,
     new_axis: bool = False,
-    **options: Any,
+    device: str = "auto",
+    io: str = "auto",
+    align: str | int | None = "auto",
+    field: str | None = None,
+    device_memory: int | str | None = None,
+    max_header_size: int = MAX_HEADER_NBYTES,
 ) -> da.Array:
     """Make one lazy dask array of many ``.npy`` files, joined along an axis.
 
     Parameters
     ----------
-    paths : str, os.PathLike, or a sequence of them
+    paths : str, os.PathLike, Source or Target, or a sequence of them
         Files in the order in which they are joined; one string may be a folder (all of its
         ``.npy`` files) or a pattern such as ``"run_*/out.npy"``. Names found that way are sorted
         as text, numbers in them by value (``2.npy`` before ``10.npy``).
@@ -43,8 +49,18 @@ def from_npy_stack(
         Axis along which files are joined.
     new_axis : bool
         Whether `axis` is a new one, of which each file is one index (as `numpy.stack`).
-    **options
-        As in `from_npy`: `device`, `io`, `align`, `field`, `device_memory`, `max_header_size`.
+    device : {"auto", "cpu", "gpu"}
+        As in `from_npy`.
+    io : {"auto", "mmap", "pread", "direct", "gds"}
+        As in `from_npy`.
+    align : {"auto", "page"}, int, str or None
+        As in `from_npy`.
+    field : str, optional
+        As in `from_npy`.
+    device_memory : int or str, optional
+        As in `from_npy`.
+    max_header_size : int
+        As in `from_npy`.
 
     Returns
     -------
@@ -70,12 +86,8 @@ def from_npy_stack(
     """
     import dask.array as da
 
-    if "name" in options:  # all files would be known to dask by it, and one of them read for all
-        msg = "name= is for one file, and a stack has many; leave it out"
-        raise TypeError(msg)
-    found = _expand(paths)
-    size = options.get("max_header_size", 10_000)
-    sources = [opening.open_npy(path, max_header_size=size) for path in found]
+    # No name=: all files would be known to dask by it, and one of them read for all.
+    sources = [opening.as_source(f, max_header_size=max_header_size) for f in _expand(paths)]
     ndim = sources[0].ndim + new_axis
     if not -ndim <= axis < ndim:
         msg = f"axis {axis} is out of bounds for the {ndim} axes of the joined array"
@@ -83,20 +95,32 @@ def from_npy_stack(
     axis %= ndim
     for other in sources[1:]:
         _check_joinable(sources[0], other, None if new_axis else axis)
-    arrays = [from_npy(source, chunks, **options) for source in sources]
+    arrays = [
+        from_npy(
+            source,
+            chunks,
+            device=device,
+            io=io,
+            align=align,
+            field=field,
+            device_memory=device_memory,
+        )
+        for source in sources
+    ]
     return da.stack(arrays, axis=axis) if new_axis else da.concatenate(arrays, axis=axis)
 
 
-def _expand(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> list[str]:
-    """List the files that a folder, a pattern or a sequence of paths names."""
+def _expand(paths: File | Sequence[File]) -> Sequence[File]:
+    """List the files that a folder, a pattern or a sequence names."""
+    if isinstance(paths, Source | Fillable):
+        return [paths]
     if not isinstance(paths, str | os.PathLike):
-        found = [os.fspath(path) for path in paths]
-        if not found:
+        # What is no sequence names no file either, which name_of says.
+        given = list(paths) if hasattr(paths, "__iter__") else [name_of(paths)]
+        if not given:
             msg = "no files were given; pass paths, a folder or a pattern"
             raise FileNotFoundError(msg)
-        return found
+        return given
     text = os.fspath(paths)
     pattern = os.path.join(glob.escape(text), "*.npy") if os.path.isdir(text) else text
     found = [text] if os.path.isfile(text) else glob.glob(pattern, recursive=True)

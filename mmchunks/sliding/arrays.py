@@ -21,7 +21,7 @@ import numpy as np
 
 from mmchunks.errors import PlanError
 from mmchunks.files.layout import Layout
-from mmchunks.files.sources import Source
+from mmchunks.files.sources import Fillable, Source
 from mmchunks.gpu import transfers
 from mmchunks.gpu.devices import chosen_device
 from mmchunks.planning import making
@@ -114,14 +114,16 @@ def sliding_window(
     *,
     step: int | Mapping[int, int] = 1,
     device: str = "auto",
+    io: str = "auto",
+    device_memory: int | str | None = None,
     chunks: Any = "auto",
 ) -> da.Array:
     """Reduce sliding windows of an array that does not fit in memory.
 
     Parameters
     ----------
-    x : str, os.PathLike, Source or dask.array.Array
-        A ``.npy`` file, what `open_npy` or `open_raw` made, or any dask array. Files, and arrays
+    x : str, os.PathLike, Source, Target or dask.array.Array
+        A ``.npy`` file, what was opened, or any dask array. Files, and arrays
         from `from_npy` and its kin (sliced too), are read with their halos by every task itself;
         other arrays go through dask's overlap.
     window : int or {axis: int}
@@ -133,7 +135,11 @@ def sliding_window(
     step : int or {axis: int}
         Rows from one window to the next.
     device : {"auto", "cpu", "gpu"}
-        Where blocks are made, if `x` is a path or a Source.
+        Where blocks are made, if `x` is a file; a dask array has its place.
+    io : {"auto", "mmap", "pread", "direct", "gds"}
+        How bytes come into memory, if `x` is a file; see `from_npy`.
+    device_memory : int or str, optional
+        Memory of each GPU in bytes, or as ``"8 GiB"``, if `x` is a file; see `from_npy`.
     chunks : int, tuple, dict, str, -1 or None
         Chunks of the result, written as in `from_npy`. A window belongs to the chunk in which it
         starts; all of it is made for any of it, so slice `x`, not the result. ``"auto"`` lets a
@@ -178,38 +184,48 @@ def sliding_window(
            [ 9., 10.],
            [15., 16.]])
     """
-    selection = _selection(x, device)
+    selection = _selection(x, device, io, device_memory)
     lengths, steps = as_windows(x.shape if selection is None else selection.shape, window, step)
     if selection is None:
         return _by_overlap(x, lengths, steps, reduce, chunks)
     return _from_file(
-        Windows(selection=selection, lengths=lengths, steps=steps, reduce=reduce), chunks
+        Windows(selection=selection, lengths=lengths, steps=steps, reduce=reduce),
+        chunks,
+        device_memory,
     )
 
 
-def _selection(x: Any, device: str) -> Selection | None:
+def _selection(x: Any, device: str, io: str, device_memory: int | str | None) -> Selection | None:
     """Find the file behind `x`; None for an array that only dask knows."""
-    if isinstance(x, str | os.PathLike):
-        x = opening.open_npy(x)
-    if isinstance(x, Source):
-        return select(x, field=None, io="auto", device=chosen_device(device))
+    if isinstance(x, str | os.PathLike | Source | Fillable):
+        source = opening.as_source(x)
+        return select(source, field=None, io=io, device=chosen_device(device))
     if not hasattr(x, "dask"):
         msg = (
             f"x is a {type(x).__name__}; pass a path, a Source or a dask array "
             "(dask.array.from_array makes one of what is in memory)"
         )
         raise PlanError(msg)
+    if io != "auto" or device_memory is not None:
+        msg = (
+            "io= and device_memory= are for files, and x is a dask array, which reads as it was made "
+            "to; pass them to from_npy, or pass the file itself"
+        )
+        raise PlanError(msg)
     return selection_of(x)
 
 
-def _from_file(windows: Windows, chunks: Any) -> da.Array:
+def _from_file(windows: Windows, chunks: Any, device_memory: int | str | None) -> da.Array:
     from dask.base import tokenize
 
-    if isinstance(chunks, str) and chunks == "auto":
-        chunks = _auto_chunks(windows.selection, windows.lengths, windows.steps)
-    sizes = _sizes(chunks, windows.shape, windows.dtype)
+    budget = None
     if windows.selection.device == "gpu":
-        _check_fits(windows, sizes)
+        budget = rationing.device_nbytes(device_memory)
+    if isinstance(chunks, str) and chunks == "auto":
+        chunks = _auto_chunks(windows.selection, windows.lengths, windows.steps, budget)
+    sizes = _sizes(chunks, windows.shape, windows.dtype)
+    if budget is not None:
+        _check_fits(windows, sizes, budget)
     name = f"sliding-window-{tokenize(windows, sizes)}"
     return dask_array(windows, sizes, name, windows.selection.device)
 
@@ -224,19 +240,19 @@ def _sizes(
 
 
 def _auto_chunks(
-    selection: Selection, lengths: dict[int, int], steps: dict[int, int]
+    selection: Selection, lengths: dict[int, int], steps: dict[int, int], budget: int | None
 ) -> tuple[int, ...]:
     target = making.wanted_nbytes()
     limit = _GROWTH * target
-    if selection.device == "gpu":
-        limit = rationing.chosen_nbytes(selection, limit)
+    if budget is not None:
+        limit = rationing.chosen_nbytes(selection, limit, budget=budget)
     layout = Layout(
         shape=selection.shape, dtype=selection.dtype, order=selection.source.layout.order
     )
     return result_sizes(layout, lengths, steps, target_nbytes=target, limit_nbytes=limit)
 
 
-def _check_fits(windows: Windows, sizes: tuple[tuple[int, ...], ...]) -> None:
+def _check_fits(windows: Windows, sizes: tuple[tuple[int, ...], ...], budget: int) -> None:
     """Refuse chunks that the device cannot hold, with their halos and results."""
     largest = [max(cuts, default=0) for cuts in sizes]
     read, owned = list(largest), list(largest)
@@ -250,6 +266,7 @@ def _check_fits(windows: Windows, sizes: tuple[tuple[int, ...], ...]) -> None:
         halo=math.prod(read) - math.prod(owned),
         result=math.prod(largest) * windows.dtype.itemsize,
         count=math.prod(map(len, sizes)),
+        budget=budget,
     )
 
 

@@ -28,11 +28,11 @@ from mmchunks.files.blocks import dense, flattened, take
 from mmchunks.files.indexing import split_index
 from mmchunks.files.layout import PAGE, Layout, as_shape
 from mmchunks.files.mounts import mount_of
-from mmchunks.files.paths import as_name
 from mmchunks.files.preading import read_region
-from mmchunks.files.sources import MAX_HEADER_NBYTES, Source, open_source
+from mmchunks.files.sources import Source, name_of, open_source
 from mmchunks.gpu import transfers
 from mmchunks.gpu.forms import device_form
+from mmchunks.planning.grammar import parse_align
 from mmchunks.writing import pages, reserving
 from mmchunks.writing.assigning import as_array, check_cast, fitted, slabs, split_region
 from mmchunks.writing.checksums import Checksum
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from mmchunks.files.layout import Block, Bytes, Order, Subarray
+    from mmchunks.files.sources import File
     from mmchunks.writing.lines import Fragment
     from mmchunks.writing.pages import Output
 
@@ -330,16 +331,17 @@ class Target:
 
 
 def create_npy(
-    path: str | os.PathLike[str],
+    path: File,
     shape: int | Sequence[int],
     dtype: DTypeLike,
     *,
     chunks: Any = "auto",
     order: Order = "C",
     fill_value: Any = None,
-    align: int = 4096,
+    align: int | str | None = "auto",
     reserve: bool = True,
     overwrite: bool = False,
+    force: bool = False,
 ) -> Target:
     """Make a ``.npy`` file of full length, to be filled.
 
@@ -348,25 +350,29 @@ def create_npy(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         Its name.
     shape : int or sequence of int
         Lengths of the axes.
     dtype : DTypeLike
         Type of one element.
     chunks : int, tuple, dict or str
-        How it is meant to be cut, in dask's grammar; kept for who plans the filling.
+        How it is meant to be cut, in dask's grammar: `plan` of the target cuts it so.
     order : {"C", "F"}
         Which axis is contiguous.
     fill_value : scalar, optional
         What every element holds at first. None means zeros, which cost no writing.
-    align : int
-        The data start at a multiple of so many bytes; 4096 lets pages be written whole.
+    align : {"auto", "page"}, int, str or None
+        The data start at a multiple of so many bytes, or of ``"2 MiB"``; ``"auto"`` is a page (4096
+        bytes), which lets pages be written whole, None what `numpy.save` does (64).
     reserve : bool
         Take the space now, so that no writer finds the disk full. Where the file system cannot,
         it is not taken.
     overwrite : bool
         Take the name, and the journal, from a file that has it.
+    force : bool
+        With `overwrite`, take it from a driver on another host, of which only you know that it has
+        ended.
 
     Returns
     -------
@@ -391,12 +397,12 @@ def create_npy(
     >>> target.layout.offset, np.load(target.path).shape
     (4096, (1000, 12))
     """
-    name = as_name(path)
+    name = name_of(path)
     element = np.dtype(dtype)
     if element.subdtype:
         msg = f"{name}: dtype {element} is an array; put its axes {element.shape} into the shape"
         raise LayoutError(msg)
-    head = npy.encode(shape, element, order, align=align)
+    head = npy.encode(shape, element, order, align=parse_align(align, PAGE) or npy.ALIGN)
     layout = Layout(shape=as_shape(shape), dtype=element, order=order, offset=len(head))
     make = partial(
         reserving.create,
@@ -409,7 +415,7 @@ def create_npy(
     )
     journal = Journal(path=name)
     if overwrite and journal.folder.exists():
-        with journal.lock(force=False):
+        with journal.lock(force=force):
             make()
             # Only now: were it gone first, a crash would leave the old file without its journal.
             journal.remove()
@@ -418,12 +424,12 @@ def create_npy(
     return Target(open_target(name).source, chunks)
 
 
-def open_target(path: str | os.PathLike[str]) -> Target:
+def open_target(path: File) -> Target:
     """Open an existing ``.npy`` file to write regions of it; it never grows or shrinks.
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, os.PathLike, Source or Target
         A file that anybody made.
 
     Returns
@@ -448,7 +454,7 @@ def open_target(path: str | os.PathLike[str]) -> Target:
     >>> target[:]
     array([0, 0, 0, 3, 4])
     """
-    source = replace(open_source(path, max_header_size=MAX_HEADER_NBYTES), filling=True)
+    source = replace(open_source(path), filling=True)
     if not os.access(source.path, os.W_OK):
         msg = f"{source.path}: may not be written by this user"
         raise os_error(errno.EACCES, msg)

@@ -3,15 +3,16 @@
 import io
 import re
 import sys
+import time
 import types
 
 import pytest
 from rich.console import Console
 
-from mmchunks.filling.progress import line, progress_bar
+from mmchunks.filling.progress import line, progress_bar, visible
 
 
-def drawn(console, *, show=True):
+def drawn(console, *, show=None):
     with progress_bar(10, what="rows", done=2, show=show, console=console) as bar:
         bar.advance(3)
         bar.advance(1, failed=1)
@@ -27,7 +28,7 @@ def test_a_terminal_shows_counts_and_failures():
 @pytest.mark.parametrize("width", [30, 40, 80, 120, 200])
 def test_a_terminal_of_any_width_gets_one_line(width):
     console = Console(file=io.StringIO(), force_terminal=True, width=width)
-    with progress_bar(10**6, what="blocks", done=2, show=True, console=console) as bar:
+    with progress_bar(10**6, what="blocks", done=2, show=None, console=console) as bar:
         bar.advance(123_456)
         bar.advance(1, failed=1)
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
@@ -48,9 +49,23 @@ def test_nothing_is_shown_when_nobody_asked():
 
 
 def test_the_standard_error_of_a_test_is_no_terminal(capsys):
-    with progress_bar(1, what="rows", done=0, show=True, console=None) as bar:
+    with progress_bar(1, what="rows", done=0, show=None, console=None) as bar:
         bar.advance(1)
     assert capsys.readouterr() == ("", "")
+    assert [visible(show) for show in (None, True, False)] == [False, True, False]
+
+
+def test_a_log_gets_a_line_a_minute_where_it_was_asked_for(monkeypatch):
+    clock = iter(range(0, 10**6, 25))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with progress_bar(100, what="rows", done=0, show=True, console=console) as bar:
+        for _ in range(10):
+            bar.advance(10)
+    lines = console.file.getvalue().splitlines()
+    assert 4 <= len(lines) <= 6
+    assert all("of 100 rows" in line for line in lines)
+    assert "100 %" in lines[-1]
 
 
 def test_a_notebook_gets_one_line_that_is_replaced(monkeypatch):

@@ -108,7 +108,9 @@ def test_a_file_that_is_there_is_refused_or_replaced(out):
         to_npy(array * factor, out, overwrite=True)
         np.testing.assert_array_equal(np.load(out), VALUES * factor)
         with pytest.raises(FileExistsError):
-            to_npy(array, out)
+            to_npy(array, out, resume=False)
+        with pytest.raises(JournalError, match="begun with other settings: array was"):
+            to_npy(array * 3, out)
 
 
 def failing(log, gate, block, block_id=None):
@@ -226,6 +228,7 @@ def test_the_progress_line_counts_every_block_once(out, monkeypatch):
         time.sleep(0.05)
         return block
 
+    monkeypatch.setattr(storing, "visible", lambda _: True)
     monkeypatch.setattr(storing, "progress_bar", lambda *_, **__: nullcontext(Bar()))
     monkeypatch.setattr(storing, "_POLL_SECONDS", 0.02)
     with dask.config.set(scheduler="sync"):

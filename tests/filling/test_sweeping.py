@@ -294,8 +294,8 @@ def test_a_function_that_exits_is_a_failure_like_others(calls, executor, out):
         (lambda y: y, {}, "unexpected keyword argument 'x'"),
         (lambda **_: 0, {"on_error": "ignore"}, 'write "raise" or "record"'),
         (lambda **_: 0, {"retries": -1}, "retries is -1; write 0 or more"),
-        (lambda **_: 0, {"chunks": "much"}, "chunks of a sweep are rows"),
-        (lambda **_: 0, {"chunks": 0}, "chunks of a sweep are rows"),
+        (lambda **_: 0, {"chunks": "much"}, "is no number of bytes"),
+        (lambda **_: 0, {"chunks": 0}, "write 1 to 6, or -1"),
         (lambda **_: 0, {"into": True}, "needs their shape= and dtype="),
     ],
     ids=[

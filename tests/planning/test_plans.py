@@ -13,6 +13,7 @@ from dask.array.core import normalize_chunks
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import mmchunks as mm
 from mmchunks.errors import PlanError
 from mmchunks.files.layout import Layout
 from mmchunks.planning.making import plan, plan_chunks
@@ -252,17 +253,17 @@ def test_one_row_that_is_larger_than_the_target_is_cut_inside():
     assert "so axis 1 is cut as well" in found.explain()
 
 
-def test_a_target_implies_writing_and_errors_begin_with_the_path():
-    class Target:
-        path = "out.npy"
-        layout = layout_of(1000, 1000, offset=4096)
+def test_a_target_implies_writing_and_errors_begin_with_the_path(tmp_path):
+    target = mm.create_npy(tmp_path / "out.npy", (1000, 1000), "f4")
+    assert plan(target, (100, -1)).chunks[0][0] == 128
+    with pytest.raises(PlanError, match=r"/out\.npy: chunks="):
+        plan(target, (1, 2, 3))
 
-        def flush(self):
-            raise AssertionError
 
-    assert plan(Target(), (100, -1)).chunks[0][0] == 128
-    with pytest.raises(PlanError, match=r"^out\.npy: chunks="):
-        plan(Target(), (1, 2, 3))
+def test_a_target_is_cut_as_it_was_meant_to_be(tmp_path):
+    target = mm.create_npy(tmp_path / "out.npy", (1000, 1024), "f4", chunks=(100, -1))
+    assert plan(target).chunks == plan(target, (100, -1)).chunks == ((100,) * 10, (1024,))
+    assert plan(target, 500).chunks[0] == (500, 500)
 
 
 def test_a_path_is_opened(tmp_path):

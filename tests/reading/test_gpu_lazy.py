@@ -268,7 +268,7 @@ def test_the_limit_of_the_pool_is_a_limit(device):
     fake = device(total=2**20, limit=1000)
     held = fake.empty((100,), "u1")
     assert devices.memory().free == 900
-    assert rationing._budget(None) == 900
+    assert rationing.device_nbytes(None) == 900
     del held
 
 

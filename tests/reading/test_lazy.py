@@ -299,7 +299,7 @@ def test_a_stack_of_files(tmp_path):
 def test_a_stack_takes_no_name_by_which_one_file_would_be_read_for_all(tmp_path):
     for i in range(2):
         np.save(tmp_path / f"{i}.npy", np.full(3, i))
-    with pytest.raises(TypeError, match="name= is for one file"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'name'"):
         mm.from_npy_stack(tmp_path, name="both")
 
 
