@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from mmchunks.errors import HeaderError
 from mmchunks.files import npy
-from mmchunks.files.identity import Identity, require_same
+from mmchunks.files.identity import Identity, head_crc, identify, require_same
 from mmchunks.files.indexing import split_index
 from mmchunks.files.mapping import map_region
 from mmchunks.files.paths import as_name, open_fd, regular_file
@@ -142,7 +142,7 @@ class Source:
             require_same(self.path, expected, None, then=then)
             raise
         try:
-            require_same(self.path, expected, Identity.of(os.fstat(fd)), then=then)
+            require_same(self.path, expected, identify(fd), then=then)
             yield fd
         finally:
             os.close(fd)
@@ -170,7 +170,8 @@ class Source:
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Identify the file without reading it; ``repr`` spells a dtype out, fields and all."""
-        identity = (self.identity.inode, self.identity.nbytes, self.identity.mtime_ns)
+        file = self.identity
+        identity = (file.inode, file.nbytes, file.mtime_ns, file.born_ns, file.generation)
         geometry = (self.shape, repr(self.layout.dtype), self.order, self.offset)
         return (
             "mmchunks.Source",
@@ -214,9 +215,10 @@ def open_source(file: File, *, max_header_size: int = MAX_HEADER_NBYTES) -> Sour
     name = name_of(file)
     with regular_file(name) as fd:
         # Taken before the header is read: a change from here on is found by whoever reads.
-        identity = Identity.of(os.fstat(fd))
+        identity = identify(fd)
         try:
             layout = _read_layout(fd, identity.nbytes, max_header_size=max_header_size)
+            identity = replace(identity, head_crc=head_crc(fd, layout.offset))
         except HeaderError as error:
             msg = f"{name}: {error}"
             raise HeaderError(msg) from error

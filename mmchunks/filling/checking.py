@@ -35,6 +35,7 @@ __all__ = [
     "Status",
     "VerifyReport",
     "damaged",
+    "look_at",
     "require_layout",
     "require_same_file",
     "status",
@@ -294,7 +295,7 @@ def require_same_file(path: str, ledger: Ledger) -> None:
     StaleFileError
         It says which of its identity differs.
     """
-    found, host = Identity.of(os.stat(path)), os.uname().nodename
+    found, host = look_at(path), os.uname().nodename
     then = "it is not the file that was begun: bring that one back, or remove it and its journal"
     for entry, began in ledger.began:
         # Another host, or another mount of the same folder, may number the same file otherwise.
@@ -304,8 +305,16 @@ def require_same_file(path: str, ledger: Ledger) -> None:
             inode=began.inode if here else None,
             nbytes=began.nbytes,
             mtime_ns=None,
+            born_ns=began.born_ns if here else None,
+            generation=began.generation if here else None,
+            head_crc=began.head_crc,
         )
         require_same(path, wanted, found, then=then)
+
+
+def look_at(path: str) -> Identity:
+    """Say which file `path` is now, header and all; any time of change."""
+    return open_source(path).identity.timeless
 
 
 def damaged(path: str, chunks: Iterable[Done], executor: Any) -> list[Done]:

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import JournalError, MMChunksError, StaleFileError, os_error
-from mmchunks.files.identity import Identity
 from mmchunks.files.npy import dtype_of
 from mmchunks.filling import scenarios
-from mmchunks.filling.checking import damaged, require_layout, require_same_file
+from mmchunks.filling.checking import damaged, look_at, require_layout, require_same_file
 from mmchunks.planning.ranges import missing
 from mmchunks.writing.journal import Journal
 from mmchunks.writing.ledger import Ledger
@@ -230,9 +229,19 @@ def running(journal: Journal, *, alone: bool, force: bool, executor: Any) -> Ite
 
 def note_begin(journal: Journal, writer: Writer, *, alone: bool) -> None:
     """Write down which file a run is about to write, and whether all earlier ones are over."""
-    found = Identity.of(os.stat(journal.path))
-    assert found.inode is not None
-    writer.append(Began(found.device, found.inode, found.nbytes, alone))
+    file = look_at(journal.path)
+    assert file.inode is not None
+    writer.append(
+        Began(
+            device=file.device,
+            inode=file.inode,
+            nbytes=file.nbytes,
+            born_ns=file.born_ns,
+            generation=file.generation,
+            head_crc=file.head_crc,
+            alone=alone,
+        )
+    )
 
 
 def note_end(journal: Journal, target: Target, *, alone: bool, seen: Sequence[Done] = ()) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmchunks.errors import JournalError, LayoutError
-from mmchunks.files.identity import Identity
+from mmchunks.files.identity import identify
 from mmchunks.files.paths import regular_file
 from mmchunks.files.raw import raw_layout, sample_type
 from mmchunks.files.sources import MAX_HEADER_NBYTES, Fillable, Source, name_of, open_source
@@ -115,7 +115,7 @@ def open_raw(
     """
     name = name_of(path)
     with regular_file(name) as fd:
-        identity = Identity.of(os.fstat(fd))
+        identity = identify(fd)
         try:
             samples = sample_type(dtype)
             layout = raw_layout(

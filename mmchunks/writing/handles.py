@@ -12,18 +12,22 @@ import os
 import threading
 import weakref
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmchunks.errors import os_error
-from mmchunks.files.identity import Identity, require_same
+from mmchunks.errors import StaleFileError, os_error
+from mmchunks.files.identity import Identity, head_crc, identify, require_same
 from mmchunks.writing import pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from mmchunks.writing.pages import Output
 
 __all__ = ["Handle"]
+
+_THEN = "nothing was written"
 
 
 class Handle:
@@ -34,14 +38,17 @@ class Handle:
     path : str
         The file.
     identity : Identity
-        What it was when it was opened first. Only its inode and length must stay: it is written.
+        What it was when it was opened first. Its time of change says nothing: it is written.
+    head_nbytes : int
+        Length of its header, whose bytes must stay, in bytes.
     local : bool
         Whether no other host can have it open.
     """
 
-    def __init__(self, path: str, identity: Identity, *, local: bool) -> None:
+    def __init__(self, path: str, identity: Identity, *, head_nbytes: int, local: bool) -> None:
         self._path = path
-        self._identity = identity
+        self._identity = identity.timeless
+        self._head_nbytes = head_nbytes
         self._local = local
         self._turn = threading.Lock()
         self._lost = False
@@ -63,9 +70,7 @@ class Handle:
         StaleFileError
             If it was truncated, replaced or deleted.
         """
-        self._require_same(self._path)
-        with pages.opened(self._path, local=self._local) as output:
-            self._require_same(output.fd)
+        with self._checked() as output:
             yield output
 
     def shared(self) -> Output:
@@ -80,10 +85,10 @@ class Handle:
         """
         with self._turn:
             self._require_nothing_lost()
-            self._require_same(self._path)
             if self._shared is None:
-                self._shared = self._open.enter_context(pages.opened(self._path, local=self._local))
-            self._require_same(self._shared.fd)
+                self._shared = self._open.enter_context(self._checked())
+            else:
+                self._require_still_there(self._shared)
             return self._shared
 
     def flush(self) -> None:
@@ -101,12 +106,21 @@ class Handle:
                 pages.flush(self._shared)
                 self._lost = False
 
-    def _require_same(self, where: str | int) -> None:
+    def _checked(self) -> AbstractContextManager[Output]:
+        return _checked(self._path, self._identity, self._head_nbytes, local=self._local)
+
+    def _require_still_there(self, output: Output) -> None:
+        """Look whether the path still names what is open: no other file has its inode meanwhile."""
+        ours = os.fstat(output.fd)
         try:
-            found = Identity.of(os.stat(where))
+            found = os.stat(self._path)
         except FileNotFoundError:
-            found = None
-        require_same(self._path, self._identity.timeless, found, then="nothing was written")
+            require_same(self._path, self._identity, None, then=_THEN)
+            raise
+        if not os.path.samestat(found, ours) or found.st_size != self._identity.nbytes:
+            require_same(self._path, self._identity, identify(self._path), then=_THEN)
+            msg = f"{self._path}: is another file than the one that is open; {_THEN}"
+            raise StaleFileError(msg)
 
     def _require_nothing_lost(self) -> None:
         if self._lost:
@@ -115,3 +129,20 @@ class Handle:
                 "open it again, and write anew what was written since the last good flush"
             )
             raise os_error(errno.EIO, msg)
+
+
+@contextmanager
+def _checked(path: str, identity: Identity, head_nbytes: int, *, local: bool) -> Iterator[Output]:
+    """Open a file, if it is the one that it was."""
+    # Not a method: what is entered for good would hold its handle, and never be let go.
+    with ExitStack() as stack:
+        try:
+            output = stack.enter_context(pages.opened(path, local=local))
+        except (FileNotFoundError, NotADirectoryError):
+            require_same(path, identity, None, then=_THEN)
+            raise
+        found = identify(output.fd)
+        if found.nbytes >= head_nbytes:
+            found = replace(found, head_crc=head_crc(output.fd, head_nbytes))
+        require_same(path, identity, found, then=_THEN)
+        yield output

@@ -1,7 +1,7 @@
 """What does a line of a journal say? Six forms, each made in one place and read back in one.
 
-    {"began": {"device": 8, "inode": 77, "nbytes": 4576},   a run begins to write this file
-     "alone": true}                                         and all earlier ones are over
+    {"began": {"device": 8, "inode": 77, "nbytes": 4576,    a run begins to write this file
+               "born_ns": ...}, "alone": true}              and all earlier ones are over
     {"done": [[0, 64]], "nbytes": ..., "checksum": ...,     these rows are on stable storage
      "seconds": 0.8}                                        and took so long to compute
     {"done": [[0, 64], [8, 16]], ...}                       or this block, of several axes
@@ -62,6 +62,15 @@ class Began(NamedTuple):
 
     nbytes: int
     """Its length."""
+
+    born_ns: int | None
+    """When it was made, if that host knows, in nanoseconds since 1970."""
+
+    generation: int | None
+    """Which use of that inode number it is, if that host knows."""
+
+    head_crc: int | None
+    """CRC of its header."""
 
     alone: bool
     """Whether no other run may be at work: then all earlier ones are over."""
@@ -162,8 +171,8 @@ def write_line(line: Line) -> Form:
         case Failed():
             return {"failed": line.row, "error": line.error, "traceback": line.traceback}
         case Began():
-            file = {"device": line.device, "inode": line.inode, "nbytes": line.nbytes}
-            return {"began": file, "alone": line.alone}
+            file = line._asdict()
+            return {"began": file, "alone": file.pop("alone")}
         case Settled():
             return {"settled": line.boxes}
         case Forgotten():
@@ -242,6 +251,9 @@ def _began(form: Form) -> Began:
         device=_whole("device", file["device"]),
         inode=_whole("inode", file["inode"]),
         nbytes=_whole("nbytes", file["nbytes"]),
+        born_ns=_known("born_ns", file),
+        generation=_known("generation", file),
+        head_crc=_known("head_crc", file),
         alone=form["alone"] is True,
     )
 
@@ -310,6 +322,11 @@ def _dict(name: str, value: Any) -> dict[str, Any]:
 def _whole(name: str, value: Any) -> int:
     _require(type(value) is int and value >= 0, name, value, "a whole number")
     return value  # type: ignore[no-any-return]
+
+
+def _known(name: str, form: Form) -> int | None:
+    value = form.get(name)
+    return None if value is None else _whole(name, value)
 
 
 def _number(name: str, value: Any) -> float:

@@ -112,11 +112,19 @@ class Target:
     @cached_property
     def local(self) -> bool:
         """Whether all writers are on this host, because no other can have the file."""
-        return mount_of(self.path).local
+        try:
+            return mount_of(self.path).local
+        except FileNotFoundError:  # whoever is about to write hears that from the handle
+            return mount_of(os.path.dirname(self.path)).local
 
     @cached_property
     def _handle(self) -> Handle:
-        return Handle(self.path, self.source.identity, local=self.local)
+        return Handle(
+            self.path,
+            self.source.identity,
+            head_nbytes=self.layout.offset,
+            local=self.local,
+        )
 
     def __getitem__(self, index: Any) -> Any:
         region, pick = split_index(index, self.shape)

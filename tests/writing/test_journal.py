@@ -129,7 +129,7 @@ lines = st.one_of(
         st.floats(0, 1e6).map(lambda seconds: round(seconds, 6)),
     ),
     st.builds(Failed, st.integers(0), st.text(), st.text()),
-    st.builds(Began, st.integers(0), st.integers(0), st.integers(0), st.booleans()),
+    st.builds(Began, *[st.integers(0)] * 3, *[st.none() | st.integers(0)] * 3, st.booleans()),
     st.builds(Settled, st.lists(chunks).map(tuple)),
     st.builds(Forgotten, st.lists(st.tuples(chunks, st.lists(times).map(tuple))).map(tuple)),
     st.builds(Ended, st.integers(0)),
