@@ -232,10 +232,18 @@ def _processes(workers: int) -> Any:
     if not workers:
         return nullcontext()
     import multiprocessing
+    import os
     from concurrent.futures import ProcessPoolExecutor
 
+    from mmchunks.filling.executors import end_with_parent
+
     # Spawned, never forked: a fork inherits locks and CUDA contexts in whatever state they are.
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=end_with_parent,
+        initargs=(os.getpid(),),
+    )
 
 
 @main.command()

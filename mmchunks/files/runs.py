@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Runs", "boxes", "joined", "offsets"]
+__all__ = ["Runs", "boxes", "joined", "offsets", "overlaps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,46 @@ def offsets(runs: Runs) -> Iterator[int]:
         for count, stride in zip(runs.counts, runs.strides, strict=True)
     )
     return (runs.offset + sum(index) for index in itertools.product(*steps))
+
+
+def overlaps(runs: Runs, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Find which bytes of a dense stream lie in the range ``start <= offset < stop`` of the file.
+
+    Parameters
+    ----------
+    runs : Runs
+        The runs of a region, or of a box.
+    start, stop : int
+        Offsets in the file.
+
+    Yields
+    ------
+    at, offset, nbytes : int
+        Where a piece begins in the stream, and in the file, and how long it is.
+
+    Examples
+    --------
+    >>> list(overlaps(Runs(offset=0, nbytes=2, counts=(3,), strides=(10,)), 1, 21))
+    [(1, 1, 1), (2, 10, 2), (4, 20, 1)]
+    """
+    if not len(runs):
+        return
+    if not runs.counts:
+        first, last = max(start, runs.offset), min(stop, runs.offset + runs.nbytes)
+        if first < last:
+            yield first - runs.offset, first, last - first
+        return
+    # Of the rows of the slowest axis only those can matter that begin early enough and reach so far.
+    row, stride = _row(runs, 0), runs.strides[0]
+    reach = row.nbytes + sum(
+        (count - 1) * step for count, step in zip(row.counts, row.strides, strict=True)
+    )
+    first = max(0, -(-(start - runs.offset - reach + 1) // stride))
+    last = min(runs.counts[0], -(-(stop - runs.offset) // stride))
+    nbytes = len(row) * row.nbytes
+    for index in range(first, last):
+        for at, offset, length in overlaps(_row(runs, index), start, stop):
+            yield index * nbytes + at, offset, length
 
 
 def _row(runs: Runs, index: int) -> Runs:

@@ -60,7 +60,11 @@ class Status:
     total : int
         How many there are.
     done : int
-        How many are on stable storage.
+        How many are on stable storage, where every reader of the file has them.
+    waiting : int
+        How many are on stable storage, but for their ends in pages that they share with others on a
+        network mount: those wait in the journal, from where mmchunks reads them, and every run
+        writes them as it goes and when it ends.
     failed : int
         How many were tried in vain, and not done since.
     hosts : tuple[str, ...]
@@ -68,7 +72,7 @@ class Status:
     rate : float | None
         How many a second were done since the last run began; None before the first of them.
     left : tuple[Rows, ...]
-        The ranges that are not done, failed ones included.
+        The ranges that are not written, failed ones included.
     failures : dict[int, str]
         The errors of those that failed.
     scenarios : Scenarios | None
@@ -79,6 +83,7 @@ class Status:
     unit: str
     total: int
     done: int
+    waiting: int
     failed: int
     hosts: tuple[str, ...]
     rate: float | None
@@ -88,8 +93,8 @@ class Status:
 
     @property
     def missing(self) -> int:
-        """How many were neither done nor tried in vain."""
-        return self.total - self.done - self.failed
+        """How many were neither written nor tried in vain."""
+        return self.total - self.done - self.waiting - self.failed
 
     @property
     def fraction(self) -> float:
@@ -97,9 +102,10 @@ class Status:
         return self.done / self.total if self.total else 1.0
 
     def __str__(self) -> str:
+        waiting = f"{self.waiting:,} written, edges waiting, " if self.waiting else ""
         return (
             f"{self.path}: {self.done:,} of {self.total:,} {self.unit} done ({self.fraction:.1%}), "
-            f"{self.failed:,} failed, {self.missing:,} missing"
+            f"{waiting}{self.failed:,} failed, {self.missing:,} missing"
         )
 
     def scenario(self, row: int) -> Call:
@@ -182,21 +188,22 @@ def status(path: File) -> Status:
     (2, 1, 0, (1, 0))
     """
     journal = Journal.open(os.path.realpath(name_of(path)))
-    settings, ledger = journal.settings, journal.ledger()
+    ledger = journal.ledger(durable=True)
     require_same_file(journal.path, ledger)
-    unit, total, left = outstanding(settings, ledger)
+    found = outstanding(journal.settings, ledger)
     failed = {row: failure.error for row, failure in sorted(ledger.failed.items())}
     return Status(
         path=journal.path,
-        unit=unit,
-        total=total,
-        done=total - count(left),
+        unit=found.unit,
+        total=found.total,
+        done=found.done,
+        waiting=count(found.waiting),
         failed=len(failed),
         hosts=tuple(sorted({chunk.host for chunk in ledger.chunks})),
-        rate=_rate(ledger, unit),
-        left=tuple(left),
+        rate=_rate(ledger, found.unit),
+        left=tuple(found.left),
         failures=failed,
-        scenarios=Scenarios.from_json(settings["scenarios"]) if unit == "rows" else None,
+        scenarios=Scenarios.from_json(journal.scenarios) if found.unit == "rows" else None,
     )
 
 
@@ -225,7 +232,7 @@ def verify(
     Returns
     -------
     VerifyReport
-        Chunks whose ends still wait in the journal to be written are not read.
+        Of chunks whose ends still wait in the journal, those are taken from there.
 
     Raises
     ------
@@ -249,11 +256,13 @@ def verify(
     journal = Journal.open(os.path.realpath(name_of(path)))
     layout = open_source(journal.path).layout
     require_layout(journal.path, layout, journal.settings)
-    entries = journal.entries()
-    chunks = {done.box: done for done in Ledger.read(entries).whole}
+    entries = journal.entries(durable=True)
+    ledger = Ledger.read(entries)
+    chunks = {done.box: done for done in (*ledger.whole, *ledger.unsettled)}
     bad = tuple(sorted(done.box for done in damaged(journal.path, chunks.values(), executor)))
     if bad and forget:
-        with journal.lock(force=force), journal.writer() as writer:
+        with journal.lock(force=force) as driver, journal.writer(owner=driver.token) as writer:
+            journal.note_complete(False)
             writer.append(forgetting(entries, bad))
     return VerifyReport(path=journal.path, checked=len(chunks), bad=bad, forgotten=forget)
 
@@ -353,11 +362,12 @@ def _batches(chunks: Iterable[Done]) -> Iterator[list[Done]]:
 def _damaged(path: str, chunks: list[Done]) -> list[Done]:
     """Read chunks again, and give those that differ."""
     # Not `open_target`: whoever may only read the file may verify it.
-    source = open_source(path)
-    target = Target(replace(source, filling=True), "auto")
+    target = Target(replace(open_source(path), filling=True), "auto")
     return [
         done
         for done in chunks
-        if target.checksum(tuple(slice(*bounds) for bounds in done.box), done.checksum)
+        if target.checksum(
+            tuple(slice(*bounds) for bounds in done.box), done.checksum, fragments=done.fragments
+        )
         != done.checksum
     ]

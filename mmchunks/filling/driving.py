@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mmchunks.filling.computing import Job, Receipt, Unit
     from mmchunks.filling.executors import Calls
     from mmchunks.filling.progress import Bar
+    from mmchunks.filling.resuming import Log
     from mmchunks.planning.ranges import Rows
-    from mmchunks.writing.journal import Writer
 
 __all__ = ["Driver", "losses_named"]
 
@@ -38,7 +38,7 @@ class Driver:
     job: Job
     """What is swept."""
 
-    writer: Writer
+    log: Log
     """Where receipts are written down."""
 
     bar: Bar
@@ -84,7 +84,7 @@ class Driver:
     def note(self, receipt: Receipt) -> None:
         """Write a receipt down."""
         with interrupts_held() as came:
-            self.writer.append(*receipt.lines, host=receipt.host, pid=receipt.pid)
+            self.log.append(*receipt.lines, host=receipt.host, pid=receipt.pid)
         self.count(receipt)
         if came:
             raise KeyboardInterrupt

@@ -7,7 +7,10 @@ items   0 1 2 3 4 5 6 7 8 9 ...
 
 from __future__ import annotations
 
+import ctypes
+import os
 import queue
+import signal
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from itertools import islice
@@ -19,12 +22,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "end_with_parent"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_SET_DEATH_SIGNAL = 1  # of prctl(2)
 _IN_FLIGHT = 2000  # futures that wait at once: more than workers, fewer than a scheduler minds
+
+
+def end_with_parent(parent: int) -> None:
+    """Let this process end when the one that started it does, however that ends.
+
+    Workers of a pool whose driver was killed wait for it for ever, with all that they hold.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it was killed before we asked
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Calls(Generic[Item, Result]):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mmchunks.filling.attempts import Failure
     from mmchunks.filling.computing import Job
     from mmchunks.filling.scenarios import Call
+    from mmchunks.planning.ranges import Rows
 
 __all__ = ["Limits", "learn"]
 
@@ -67,7 +68,7 @@ class Limits:
 
 
 def learn(
-    job: Job, settings: dict[str, Any], rows: int, limits: Limits, alone: bool, unit: Unit
+    job: Job, settings: dict[str, Any], rows: int, limits: Limits, part: Rows | None, unit: Unit
 ) -> Receipt:
     """Compute the first rows, begin the work as they show it to be, and write them.
 
@@ -81,8 +82,8 @@ def learn(
         How many scenarios there are.
     limits : Limits
         How large a unit may be.
-    alone : bool
-        Whether no other driver may be at work.
+    part : (int, int) or None
+        The share of this run, if other drivers may be at work.
     unit : Unit
         The first scenarios that this process is to compute.
 
@@ -127,10 +128,10 @@ def learn(
     receipt = Receipt(interrupted=block.interrupted)
     # Another driver that was faster has these rows, maybe other ones from a function that draws
     # random numbers: they are written and written down as a driver does it, or not at all.
-    with suppress(JournalError), running(journal, alone=alone, force=False, executor=None) as run:
+    with suppress(JournalError), running(journal, rows=part, force=False, executor=None) as run:
         if missing(mine, run.done) == [mine]:
             receipt = block.write(run.target)
-            run.writer.append(*receipt.lines)
+            run.log.append(*receipt.lines)
     return receipt
 
 

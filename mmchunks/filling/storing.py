@@ -17,16 +17,16 @@ import threading
 import time
 import uuid
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks.errors import PlanError
+from mmchunks.errors import JournalError, PlanError
 from mmchunks.files.npy import dtype_text
 from mmchunks.files.sources import name_of
 from mmchunks.filling.progress import progress_bar, visible
-from mmchunks.filling.resuming import begin, begun, carry_on, note_begin, note_end
+from mmchunks.filling.resuming import Log, begin, begun, carry_on, note_begin, note_end, settle
 from mmchunks.reading.filearray import files_read_by
 from mmchunks.writing.journal import Journal
 from mmchunks.writing.targets import create_npy, open_target
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from mmchunks.files.sources import File
-    from mmchunks.writing.journal import Writer
     from mmchunks.writing.lines import Box
     from mmchunks.writing.targets import Target
 
@@ -129,14 +128,23 @@ def to_npy(
     _warn_of_shared_pages(target, boxes)
     if not compute:
         return _delayed(dask_array, target, boxes, journal, corner)
+    if journal is None:
+        _delayed(dask_array, target, boxes, None, corner).compute()
+        return None
     with (
-        journal.lock(force=force) if journal else nullcontext(),
-        _watched(journal, len(boxes), show=progress) if journal else nullcontext(),
+        journal.lock(force=force) as driver,
+        _watched(journal, len(boxes), show=progress),
     ):
         try:
-            _delayed(dask_array, target, boxes, journal, corner).compute()
+            _delayed(dask_array, target, boxes, journal, corner, owner=driver.token).compute()
+        except BaseException:
+            _log.cache_clear()
+            # What is done is to be in the file, whatever became of the rest.
+            with suppress(OSError, JournalError):
+                settle(journal, target, owner=driver.token, force=force)
+            raise
         finally:
-            _writer.cache_clear()
+            _log.cache_clear()
     return None
 
 
@@ -164,7 +172,13 @@ def _begun(
 
 
 def _delayed(
-    array: Any, target: Target, boxes: list[Box], journal: Journal | None, corner: tuple[int, ...]
+    array: Any,
+    target: Target,
+    boxes: list[Box],
+    journal: Journal | None,
+    corner: tuple[int, ...],
+    *,
+    owner: str | None = None,
 ) -> Delayed:
     """Build the graph: a task for each block that is not done, and one when all are."""
     import dask
@@ -173,13 +187,13 @@ def _delayed(
 
     done: set[Box] = set()
     if journal is not None:
-        done = journal.ledger().boxes
-        with journal.writer() as writer:
+        done = journal.ledger(durable=True).boxes
+        with journal.writer(owner=owner) as writer:
             note_begin(journal, writer, alone=True)
         journal = Journal(path=journal.path)  # tasks travel without the settings that were read
     run = uuid.uuid4().hex  # makes names that no scheduler has seen, so that none skips a write
     receipts = array.map_blocks(
-        functools.partial(_write, target, journal, corner, run),
+        functools.partial(_write, target, journal, corner, run, owner),
         dtype=object,
         chunks=tuple((1,) * blocks for blocks in array.numblocks),
         meta=np.empty((0,) * array.ndim, object),
@@ -189,7 +203,7 @@ def _delayed(
     # Of blocks that are done nothing is asked, so that dask leaves out all that leads to them.
     left = [key for key, box in zip(keys, boxes, strict=True) if box not in done]
     name = f"to-npy-{run}"
-    end = {name: (functools.partial(_end, target, journal), left)}
+    end = {name: (functools.partial(_end, target, journal, owner), left)}
     return Delayed(name, {**receipts.__dask_graph__(), **end})
 
 
@@ -198,6 +212,7 @@ def _write(
     journal: Journal | None,
     corner: tuple[int, ...],
     run: str,
+    owner: str | None,
     block: Any,
     *,
     block_info: Any,
@@ -210,8 +225,7 @@ def _write(
     done = target.write_chunk(tuple(slice(*bounds) for bounds in box), block)
     if journal is not None:
         done = done._replace(seconds=time.perf_counter() - began)
-        _context, writer = _writer(journal.path, run)
-        writer.append(done)
+        _log(target, journal.path, run, owner).append(done)
     # Where pages are shared it holds less than two of them; else nothing but how it went.
     receipt = np.empty((1,) * len(box), object)
     receipt[(0,) * len(box)] = done  # not [...], which would take the fields of a tuple apart
@@ -230,23 +244,25 @@ def _require_promised_shape(target: Target, box: Box, block: Any) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _writer(path: str, run: str) -> tuple[Any, Writer]:  # noqa: ARG001
-    """Open a journal file for this process and run; that of the next run takes its place.
-
-    The context comes with its writer: when nobody holds it any more, it closes the file.
-    """
-    context = Journal(path=path).writer()
-    return context, context.__enter__()
+def _log(target: Target, path: str, run: str, owner: str | None) -> Log:  # noqa: ARG001
+    """Open a journal file for this process and run; that of the next run takes its place."""
+    # When nobody holds it any more, it closes its file.
+    return Log(journal=Journal(path=path), target=target, owner=owner).__enter__()
 
 
-def _end(target: Target, journal: Journal | None, receipts: list[np.ndarray[Any, Any]]) -> None:
+def _end(
+    target: Target,
+    journal: Journal | None,
+    owner: str | None,
+    receipts: list[np.ndarray[Any, Any]],
+) -> None:
     """Write the pages that blocks share, when all blocks are done."""
     written = [receipt.item() for receipt in receipts]
     if journal is None:
         target.settle(written)
     else:
-        _writer.cache_clear()
-        note_end(journal, target, alone=True, seen=written)
+        _log.cache_clear()
+        note_end(journal, target, owner=owner, seen=written)
 
 
 @contextmanager

@@ -192,8 +192,8 @@ def sweep(
         run=uuid.uuid4().hex,
     )
     _require_sense(job)
-    alone = part is None
-    rows = (0, len(calls)) if part is None else share(len(calls), as_part(part))
+    share_of_run = None if part is None else share(len(calls), as_part(part))
+    rows = share_of_run or (0, len(calls))
     limits = _limits(chunks, len(calls))
     settings = _settings(job, calls, limits)
     journal, first = begun(path, settings, resume=resume), Receipt()
@@ -202,17 +202,17 @@ def sweep(
     if journal is None:
         if rows[0] == rows[1] and calls:
             return SweepReport(path=path, done=0, skipped=0, failed=0, seconds=0.0)
-        journal, first = _begin(job, calls, rows, settings, limits, executor, alone=alone)
+        journal, first = _begin(job, calls, rows, settings, limits, executor, part=share_of_run)
 
     # Act: hand out what is left, and write down what comes back.
-    with running(journal, alone=alone, force=force, executor=executor) as run:
+    with running(journal, rows=share_of_run, force=force, executor=executor) as run:
         job = dataclasses.replace(job, shape=run.target.shape[1:], dtype=run.target.dtype)
         left = missing(rows, run.done + first.failed)
         skipped = rows[1] - rows[0] - count(left) - count(first.rows + first.failed)
         with progress_bar(
             rows[1] - rows[0], what="rows", done=skipped, show=progress, console=None
         ) as bar:
-            driver = Driver(job=job, writer=run.writer, bar=bar)
+            driver = Driver(job=job, log=run.log, bar=bar)
             driver.count(first)
             driver.heed(first)
             units = _units(calls, left, journal.settings["unit_rows"])
@@ -236,7 +236,7 @@ def _begin(
     limits: Limits,
     executor: Any,
     *,
-    alone: bool,
+    part: Rows | None,
 ) -> tuple[Journal, Receipt]:
     """Make the file and its journal, with the first rows in it."""
     if not calls:
@@ -246,7 +246,7 @@ def _begin(
         learnt = {"shape": [0, *job.shape], "dtype": dtype_text(job.dtype), "unit_rows": 1}
         return begin(job.path, settings | learnt), Receipt()
     unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
-    look = functools.partial(learn, job, settings, len(calls), limits, alone)
+    look = functools.partial(learn, job, settings, len(calls), limits, part)
     first = Calls(executor, look, [unit])
     with losses_named(job.path, first):
         (receipt,) = first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mmchunks.errors import JournalError, LayoutError
 from mmchunks.files.identity import identify
+from mmchunks.files.mounts import mount_of
 from mmchunks.files.paths import regular_file
 from mmchunks.files.raw import raw_layout, sample_type
 from mmchunks.files.sources import MAX_HEADER_NBYTES, Fillable, Source, name_of, open_source
@@ -19,10 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Order
+    from mmchunks.files.layout import Order, Subarray
     from mmchunks.files.sources import File
+    from mmchunks.writing.lines import Fragment
 
-__all__ = ["as_source", "open_npy", "open_raw"]
+__all__ = ["as_source", "open_npy", "open_raw", "waiting"]
+
+_LOOK_NBYTES = 1 << 26  # of a journal, for the sake of a warning: half a second
 
 
 def open_npy(path: File, *, max_header_size: int = MAX_HEADER_NBYTES) -> Source:
@@ -175,6 +180,51 @@ def _noted(source: Source) -> Source:
     return replace(source, filling=True)
 
 
+def waiting(source: Source, subarray: Subarray) -> list[tuple[int, bytes]]:
+    """Find what of a region is done but not in the file: ends of rows in pages that others share.
+
+    Ask before the file is read: what is settled in between is read, and patched with the same bytes.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    subarray : Subarray
+        The region.
+
+    Returns
+    -------
+    list of (int, bytes)
+        Where in the dense stream of the region which bytes belong.
+    """
+    if not source.filling or mount_of(source.path).local:
+        return []
+    from mmchunks.writing.pages import patches
+
+    try:
+        names = tuple(
+            (entry.path, entry.stat().st_size)
+            for entry in os.scandir(f"{source.path}.mmchunks")
+            if entry.name.endswith(".jsonl")
+        )
+    except OSError:
+        return []
+    return patches(subarray, _fragments(source.path, names))
+
+
+@functools.lru_cache(maxsize=4)
+def _fragments(path: str, names: tuple[tuple[str, int], ...]) -> list[Fragment]:  # noqa: ARG001
+    """Read the fragments that wait, once for as long as nobody writes anything down."""
+    from mmchunks.writing.journal import Journal
+    from mmchunks.writing.ledger import Ledger
+
+    try:
+        ledger = Ledger.read(Journal(path=path).entries(most_nbytes=_LOOK_NBYTES))
+    except (OSError, JournalError):
+        return []
+    return [fragment for done in ledger.unsettled for fragment in done.fragments]
+
+
 def _callers() -> int:
     """Count the frames up to the first that is not ours: the one that a warning is about."""
     frame, level = sys._getframe(1), 1
@@ -184,27 +234,37 @@ def _callers() -> int:
 
 
 def _unfinished(source: Source) -> str | None:
-    """Say what is missing of a file that we are filling; None if it is whole, or not ours."""
-    from mmchunks.planning.ranges import count
-    from mmchunks.writing.journal import (
-        Journal,
-    )  # most files have none, and opening one should be quick
-    from mmchunks.writing.ledger import outstanding
+    """Say what is missing of a file that we are filling; None if it is whole, or not ours.
+
+    Whatever lies beside a file is in nobody's way who reads it: a journal that cannot be read, or that
+    is too long for a look, is a doubt and no more.
+    """
+    # Most files have none, and opening one should be quick: nothing is imported before there is one.
+    if not os.path.isdir(f"{source.path}.mmchunks"):
+        return None
+    from mmchunks.writing.journal import Journal
+    from mmchunks.writing.ledger import Ledger, outstanding
 
     journal = Journal(path=source.path)
-    if not journal.folder.exists():
+    if journal.complete:
         return None
     try:
-        ledger = journal.ledger()
-        unit, total, left = outstanding(journal.settings, ledger)
+        ledger = Ledger.read(journal.entries(most_nbytes=_LOOK_NBYTES))
+        found = outstanding(journal.settings, ledger)
     except FileNotFoundError:
         return None  # just being made, or removed
-    except JournalError as error:
-        return str(error)
-    if not left or source.identity.inode not in {began.inode for _, began in ledger.began}:
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        return f"{source.path}: nobody knows what of it is done, its journal cannot be read ({why})"
+    except (JournalError, KeyError) as error:
+        return f"{source.path}: nobody knows what of it is done: {error}"
+    ours = source.identity.inode in {began.inode for _, began in ledger.began}
+    if not ours or not (found.left or found.waiting):
         return None
-    done = total - count(left)
+    rest = "the rest reads as what the file was made of"
+    if found.waiting:
+        rest += "; where rows only wait for their ends, mmchunks reads those from the journal"
     return (
-        f"{source.path}: only {done:,} of {total:,} {unit} are done ({done / total:.1%}); "
-        "mmchunks.status tells which, and the rest reads as what the file was made of"
+        f"{source.path}: only {found.done:,} of {found.total:,} {found.unit} are done "
+        f"({found.done / found.total:.1%}); mmchunks.status tells which, and {rest}"
     )

@@ -19,6 +19,7 @@ from mmchunks.files.mounts import mount_of
 from mmchunks.files.preading import read_region, warm
 from mmchunks.gpu.devices import chosen_device
 from mmchunks.reading import routes, uploading
+from mmchunks.reading.opening import waiting
 from mmchunks.reading.pagecache import resident_fraction
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ def block(source: Source, region: Region, *, io: str, device: str) -> Any:
 def _stored(source: Source, region: Region, io: str) -> Block:
     """Bring the stored elements of a region into the memory of this host."""
     subarray = source.layout[region]
+    edges = waiting(source, subarray)
     with source.opened() as fd:
         way = route(source, fd, region, io=io)
-        if way.io == "mmap":
+        if way.io == "mmap" and not edges:
             if way.warm:
                 warm(fd, subarray)
             try:
@@ -89,6 +91,7 @@ def _stored(source: Source, region: Region, io: str) -> Block:
             )
             raise MemoryError(msg) from error
         _read(source, fd, region, out, direct=way.io == "direct")
+    _mend(source, out, edges)
     return out
 
 
@@ -110,8 +113,10 @@ def fill(source: Source, region: Region, out: Block, *, io: str) -> None:
     if source.samples is not None or (way is not None and way.io == "mmap"):
         out[...] = block(source, region, io=io, device="cpu")
         return
+    edges = waiting(source, source.layout[region])
     with source.opened() as fd:
         _read(source, fd, region, out, direct=way is not None and way.io == "direct")
+    _mend(source, out, edges)
 
 
 def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
@@ -185,6 +190,14 @@ def explain(source: Source, region: Any = None, *, device: str = "auto", io: str
     with source.opened() as fd:
         way = find(source, fd, part, io=io)
     return f"{way.io}: {way.reason}"
+
+
+def _mend(source: Source, out: Block, edges: list[tuple[int, bytes]]) -> None:
+    """Lay over a block what is done, but not in the file yet."""
+    if edges:
+        from mmchunks.writing.pages import patch
+
+        patch(blocks.flattened(out, source.layout), 0, edges)
 
 
 def _read(source: Source, fd: int, region: Region, out: Block, *, direct: bool) -> None:

@@ -27,6 +27,7 @@ from mmchunks.files.preading import read_range, read_region
 from mmchunks.gpu import devices, gds, transfers
 from mmchunks.gpu.forms import Fields, field
 from mmchunks.reading import routes
+from mmchunks.reading.opening import waiting
 from mmchunks.reading.pagecache import resident_fraction
 from mmchunks.reading.trials import Trials
 
@@ -102,14 +103,17 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
     if source.samples is not None:
         return _decoded(source, source.samples, region, io, out)
     subarray = source.layout[region]
+    edges = waiting(source, subarray)
     with source.opened() as fd:
-        if io == "mmap" and out is None:
+        if io == "mmap" and out is None and not edges:
             try:
                 return devices.addressable(map_region(fd, subarray))
             except DeviceError:
                 pass  # most devices are fed by the ring
         way = gpu_way(source, fd, region, io=io)
-        block = _upload(source.path, fd, subarray, way, out)
+        if edges:  # which only what goes through the host can be patched with
+            way = dataclasses.replace(way, io="pread", readers=_READERS["pread"])
+        block = _upload(source.path, fd, subarray, way, out, edges)
     # Opened once more: what changed in the meantime may have left old and new bytes in the block.
     with source.opened():
         return block
@@ -259,14 +263,24 @@ def _fill_nothing(_start: int, _memory: memoryview) -> None:
     """Leave a slot as it is."""
 
 
-def _upload(path: str, fd: int, subarray: Subarray, way: Way, out: Any) -> Any:
+def _upload(
+    path: str,
+    fd: int,
+    subarray: Subarray,
+    way: Way,
+    out: Any,
+    edges: list[tuple[int, bytes]],
+) -> Any:
     nbytes = subarray.nbytes
     direct = None
     if way.io == "gds":
         direct = gds.plan_direct(path, subarray.span.offset, nbytes, PAGE)
+    fill = _filling(fd, subarray, way)
+    if edges:
+        fill = partial(_fill_mended, fill, edges)
     return transfers.upload(
         nbytes,
-        _filling(fd, subarray, way),
+        fill,
         subarray.shape,
         subarray.dtype,
         subarray.order,
@@ -283,6 +297,19 @@ def _filling(fd: int, subarray: Subarray, way: Way) -> Callable[[int, memoryview
     if way.io == "mmap":
         return partial(_fill_mapped, map_region(fd, subarray).ravel("K").view(np.uint8))
     return partial(_fill_read, fd, subarray.runs)
+
+
+def _fill_mended(
+    fill: Callable[[int, memoryview], None],
+    edges: list[tuple[int, bytes]],
+    start: int,
+    memory: memoryview,
+) -> None:
+    """Fill a slot, and lay over it what is done, but not in the file yet."""
+    from mmchunks.writing.pages import patch
+
+    fill(start, memory)
+    patch(np.frombuffer(memory, np.uint8), start, edges)
 
 
 def _fill_read(fd: int, runs: Runs, start: int, memory: memoryview) -> None:

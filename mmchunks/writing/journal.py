@@ -3,9 +3,11 @@ r"""Which chunks of a file are done? What was written down beside it, and nothin
     out.npy
     out.npy.mmchunks/
         plan.json                      the settings, as the first run gave them
+        scenarios.json                 and the scenarios, which may be many
         node7-4711-9f2c...e1.jsonl     what one writer did: entries, only ever appended
         node8-1302-03ab...77.ended.jsonl
-        driver.json                    who drives it now (see locks)
+        driver.json .held .lock        who drives it now (see locks); making.* and settling.* likewise
+        complete                       all was done when the last run ended
 
 An entry is one line of JSON that carries the CRC of its own text, so that one which a crash tore is
 known: whatever it says, one line or a thousand, counts or does not count as a whole. It is appended
@@ -20,9 +22,12 @@ looked at it before may for a long time believe that it has not grown, but not u
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import json
 import os
 import shutil
+import stat
 import threading
 import time
 import uuid
@@ -36,8 +41,8 @@ from typing import TYPE_CHECKING, Any
 from mmchunks.errors import JournalError, os_error
 from mmchunks.writing.durable import making, sync_folder, write_new
 from mmchunks.writing.ledger import Ledger
-from mmchunks.writing.lines import Entry, read_line, write_line
-from mmchunks.writing.locks import owned
+from mmchunks.writing.lines import Entry, check_settings, read_line, write_line
+from mmchunks.writing.locks import owned, require_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +51,9 @@ if TYPE_CHECKING:
     from mmchunks.writing.locks import Owner
 
 __all__ = ["Journal", "Writer"]
+
+_PLAN_NBYTES = 1 << 26  # settings are short, but for the chunks of an array of a million blocks
+_PATIENCE_SECONDS = 60.0  # to reserve a file, or to write a few thousand pages
 
 _CRC = b'{"crc32":"%08x",'
 
@@ -83,7 +91,8 @@ class Journal:
         path : str or os.PathLike
             The file that it is about.
         settings : dict
-            What a later run must agree with, in what JSON can say.
+            What a later run must agree with, in what JSON can say. ``"scenarios"`` may be long, and
+            is kept apart.
 
         Returns
         -------
@@ -98,11 +107,16 @@ class Journal:
             If none can be made there.
         """
         journal = cls(path=os.fspath(path))
+        _clear_litter(journal.folder)
         unborn = Path(f"{journal.folder}.{uuid.uuid4().hex}")
         with making(journal.path):
             unborn.mkdir()
+        alive = _claim(unborn)
         try:
-            write_new(unborn / "plan.json", json.dumps(settings, indent=1).encode())
+            rest = dict(settings)
+            if "scenarios" in rest:
+                write_new(unborn / "scenarios.json", json.dumps(rest.pop("scenarios")).encode())
+            write_new(unborn / "plan.json", json.dumps(rest, indent=1).encode())
             sync_folder(unborn)
             # Renaming a folder onto one that holds something fails: of two creators one wins.
             unborn.rename(journal.folder)
@@ -112,6 +126,8 @@ class Journal:
                 raise
             msg = f"{path}: has a journal of earlier work; carry on with it, or remove {journal.folder}"
             raise JournalError(msg) from None
+        finally:
+            os.close(alive)
         sync_folder(journal.folder.parent)
         return journal
 
@@ -132,28 +148,71 @@ class Journal:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What `create` was given."""
-        plan = self.folder / "plan.json"
+        """What `create` was given, but for the scenarios."""
+        settings: dict[str, Any] = self._json("plan.json", _PLAN_NBYTES)
         try:
-            settings: dict[str, Any] = json.loads(plan.read_bytes())
+            check_settings(settings)
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"{self.folder / 'plan.json'}: does not say what was begun ({error})"
+            raise JournalError(msg) from error
+        return settings
+
+    @cached_property
+    def scenarios(self) -> Any:
+        """The scenarios that `create` was given."""
+        return self._json("scenarios.json", None)
+
+    def _json(self, name: str, most_nbytes: int | None) -> Any:
+        file = self.folder / name
+        try:
+            return json.loads(_read(file, most_nbytes))
         except (FileNotFoundError, NotADirectoryError):
             there = self.folder.exists() or os.path.lexists(self.path)
             msg = f"{self.path}: " + (
-                f"has no journal; {plan} is missing"
+                f"has no journal; {file} is missing"
                 if there
                 else "no such file, and no journal of it"
             )
             raise os_error(errno.ENOENT, msg) from None
-        except ValueError as error:
-            msg = f"{plan}: is not the JSON that was written there ({error})"
+        except (ValueError, RecursionError) as error:
+            msg = f"{file}: is not the JSON that was written there ({error})"
             raise JournalError(msg) from error
-        return settings
 
-    def entries(self) -> list[Entry]:
+    @property
+    def complete(self) -> bool:
+        """Whether all was done when the last run ended: a hint, which spares readers the rest."""
+        return (self.folder / "complete").exists()
+
+    @property
+    def changed_ns(self) -> int:
+        """When anybody wrote something down last, by the clock of the file system, in ns."""
+        times = [0]
+        for file in self.folder.glob("*.jsonl"):
+            with suppress(FileNotFoundError):
+                times.append(file.stat().st_mtime_ns)
+        return max(times)
+
+    def note_complete(self, complete: bool) -> None:
+        """Leave that hint, or take it away, before something is not done any more."""
+        with suppress(OSError):
+            if complete:
+                (self.folder / "complete").touch()
+            else:
+                (self.folder / "complete").unlink(missing_ok=True)
+
+    def entries(self, *, durable: bool = False, most_nbytes: int | None = None) -> list[Entry]:
         """Read what all writers have written down, each writer's entries in their order.
 
         The last entry of a writer may be torn by a crash: it was never durable, so what it speaks
         of is not done, and it is left out.
+
+        Parameters
+        ----------
+        durable : bool
+            For whoever acts on what is done: believe only what is on stable storage, and nothing
+            that an earlier run left in memory when it was killed between a write and its flush.
+        most_nbytes : int, optional
+            Refuse a journal that is longer.
 
         Returns
         -------
@@ -164,34 +223,92 @@ class Journal:
         ------
         JournalError
             If an entry that others follow is damaged, or one says what no entry says: it names the
-            file and the line.
+            file and the line. If the journal is too long, or was removed.
         """
         while True:
+            files = sorted(self.folder.glob("*.jsonl"))
+            if durable:
+                self._sync_names()
             # A writer that ends just now takes the name from its file between listing and reading.
             with suppress(FileNotFoundError):
+                texts = []
+                for file in files:
+                    texts.append(_read(file, most_nbytes, durable=durable))
+                    if most_nbytes is not None:
+                        most_nbytes -= len(texts[-1])
                 return [
                     entry
-                    for file in sorted(self.folder.glob("*.jsonl"))
-                    for entry in _entries(file, file.read_bytes())
+                    for file, text in zip(files, texts, strict=True)
+                    for entry in _entries(file, text)
                 ]
+            self._require_folder()
 
-    def ledger(self) -> Ledger:
-        """Add up what all writers have written down."""
-        return Ledger.read(self.entries())
+    def ledger(self, *, durable: bool = False) -> Ledger:
+        """Add up what all writers have written down; see `entries`."""
+        return Ledger.read(self.entries(durable=durable))
 
     @contextmanager
-    def writer(self) -> Iterator[Writer]:
-        """Open a file of one's own to append entries to, while the block runs."""
+    def writer(self, *, owner: str | None = None) -> Iterator[Writer]:
+        """Open a file of one's own to append entries to, while the block runs.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Token of the driver on whose behalf it writes: nothing is written when another one has
+            taken over.
+        """
         host, pid = os.uname().nodename, os.getpid()
         name = self.folder / f"{host}-{pid}-{uuid.uuid4().hex}.jsonl"
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        try:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        except FileNotFoundError:
+            self._require_folder()
+            raise
         try:
             sync_folder(self.folder)
-            yield Writer(name, fd, host=host, pid=pid)
+            yield Writer(name, fd, host=host, pid=pid, owner=owner)
         finally:
             os.close(fd)
             with suppress(OSError):  # what was appended is safe under either name
                 name.rename(name.with_suffix(".ended.jsonl"))
+
+    def _require_folder(self) -> None:
+        if not self.folder.exists():
+            msg = (
+                f"{self.path}: its journal {self.folder} was removed while it was in use; what is done "
+                "is in the file, but nobody knows what that is"
+            )
+            raise JournalError(msg)
+
+    def _sync_names(self) -> None:
+        """Make the names durable that others made: theirs may have been killed before they did."""
+        try:
+            sync_folder(self.folder)
+            sync_folder(self.folder.parent)
+        except FileNotFoundError:
+            self._require_folder()
+            raise
+
+    @contextmanager
+    def turn(self, name: str, *, force: bool = False) -> Iterator[None]:
+        """Do something to the file that only one process may do at a time; others wait for it.
+
+        Parameters
+        ----------
+        name : {"making", "settling"}
+            What is done: making the file, or writing the pages that chunks share.
+        force : bool
+            Take it from a process whose end cannot be seen.
+
+        Raises
+        ------
+        JournalError
+            If another process has it for longer than that ever takes, and its end cannot be seen.
+        FileNotFoundError
+            If the journal is removed meanwhile.
+        """
+        with owned(self.folder, force=force, name=name, patience=_PATIENCE_SECONDS):
+            yield
 
     @contextmanager
     def lock(self, *, force: bool) -> Iterator[Owner]:
@@ -218,19 +335,27 @@ class Journal:
     def remove(self) -> None:
         """Forget everything: the file has no journal from now on."""
         # The name goes first: a journal that lacks some of its lines must not be found.
-        dying = self.folder.rename(f"{self.folder}.{uuid.uuid4().hex}")
-        sync_folder(dying.parent)
-        shutil.rmtree(dying)
+        alive = _claim(self.folder)
+        try:
+            dying = self.folder.rename(f"{self.folder}.{uuid.uuid4().hex}")
+            sync_folder(dying.parent)
+            shutil.rmtree(dying)
+        finally:
+            os.close(alive)
 
 
 class Writer:
     """Appends entries to a file of its own; made by `Journal.writer`, safe to share by threads."""
 
-    def __init__(self, path: Path, fd: int, *, host: str, pid: int) -> None:
+    def __init__(
+        self, path: Path, fd: int, *, host: str, pid: int, owner: str | None = None
+    ) -> None:
         self._path = path
         self._fd = fd
         self._host = host
         self._pid = pid
+        self._owner = owner
+        self._nbytes = 0
         self._turn = threading.Lock()
         self._failed = False
 
@@ -257,6 +382,8 @@ class Writer:
             if self._failed:
                 msg = f"{self._path}: an earlier entry was lost; open another writer"
                 raise OSError(msg)
+            if self._owner is not None:
+                require_owner(self._path.parent, self._owner)
             try:
                 # One call, so that nothing of another thread comes between; once, because the
                 # kernel reports a lost write to the first flush only.
@@ -264,13 +391,20 @@ class Writer:
                 if written == len(text):
                     os.fdatasync(self._fd)
             except OSError as error:  # not Ctrl-C, which comes before a write or after it
-                self._failed = True
+                self._give_up()
                 msg = f"{self._path}: an entry is lost: {(error.strerror or '').lower()}"
                 raise os_error(error.errno, msg) from error
             if written < len(text):
-                self._failed = True
+                self._give_up()
                 msg = f"{self._path}: {written:,} of {len(text):,} bytes were written; is it full?"
                 raise OSError(msg)
+            self._nbytes += written
+
+    def _give_up(self) -> None:
+        """Take an entry back that is not durable: it would be read from memory, and believed."""
+        self._failed = True
+        with suppress(OSError):
+            os.ftruncate(self._fd, self._nbytes)
 
 
 def _text(entry: Entry) -> bytes:
@@ -309,3 +443,46 @@ def _entry(form: dict[str, Any]) -> Entry:
         raise ValueError(msg)
     lines = tuple(line for line in map(read_line, form["lines"]) if line is not None)
     return Entry(host, pid, when, lines)
+
+
+def _read(file: Path, most_nbytes: int | None, *, durable: bool = False) -> bytes:
+    """Read a file of a journal; others may have put anything under its name."""
+    # A pipe would block, some devices do things when they are opened.
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with open(fd, "rb") as opened:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            msg = f"{file}: is no regular file, so it is not of this journal; remove it"
+            raise JournalError(msg)
+        if most_nbytes is not None and found.st_size > most_nbytes:
+            msg = f"{file}: {found.st_size:,} bytes are more than a look at a file should take"
+            raise JournalError(msg)
+        if durable:
+            # What a failed flush left in memory looks as good as any other page. So memory is
+            # written out and forgotten first, and what is then read comes from the disk.
+            os.fdatasync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        text = opened.read()
+        if durable:
+            os.fdatasync(fd)  # of what others appended since
+    return text
+
+
+def _claim(folder: Path) -> int:
+    """Hold a folder that has no lasting name yet, for as long as its maker lives."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
+
+
+def _clear_litter(folder: Path) -> None:
+    """Remove the folders that makers and removers left behind when they were killed."""
+    for litter in folder.parent.glob(f"{glob.escape(folder.name)}.{'[0-9a-f]' * 32}"):
+        with suppress(OSError):
+            fd = os.open(litter, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(litter)
+            finally:
+                os.close(fd)

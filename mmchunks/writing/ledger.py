@@ -14,7 +14,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mmchunks.planning.ranges import missing
+from mmchunks.planning.ranges import count, missing
 from mmchunks.writing.lines import Began, Done, Ended, Entry, Failed, Forgotten, Settled
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mmchunks.planning.ranges import Rows
     from mmchunks.writing.lines import Box, Line
 
-__all__ = ["Ledger", "forgetting", "outstanding"]
+__all__ = ["Ledger", "Outlook", "forgetting", "outstanding"]
 
 
 class Chunk(NamedTuple):
@@ -124,9 +124,9 @@ class Ledger:
 
     @property
     def whole(self) -> list[Done]:
-        """The chunks all of whose bytes are in the file."""
+        """The chunks all of whose bytes are in the file, so that no fragment of them waits."""
         left = {line.box for line in self.unsettled}
-        return [line for line in self.done if line.box not in left]
+        return [line._replace(fragments=()) for line in self.done if line.box not in left]
 
     @property
     def left_alone_since(self) -> int | None:
@@ -182,25 +182,46 @@ def _named(line: Line) -> tuple[Box, ...]:
     return line.boxes if isinstance(line, Settled) else ()
 
 
-def outstanding(settings: dict[str, Any], ledger: Ledger) -> tuple[str, int, list[Rows]]:
-    """Say what a journal counts, how many of them there are, and which are not done.
+class Outlook(NamedTuple):
+    """How much of a file there is still to do."""
 
-    When all are done, but the pages that they share are not written yet, those that share them.
+    unit: str
+    """What is counted: ``"rows"`` or ``"blocks"``."""
+
+    total: int
+    """How many there are."""
+
+    left: list[Rows]
+    """The ranges that are not written."""
+
+    waiting: list[Rows]
+    """The ranges that are written, but for their ends in pages that they share."""
+
+    @property
+    def done(self) -> int:
+        """How many a reader of the file has."""
+        return self.total - count(self.left) - count(self.waiting)
+
+
+def outstanding(settings: dict[str, Any], ledger: Ledger) -> Outlook:
+    """Say what a journal counts, how many of them there are, and which are not done.
 
     Examples
     --------
     >>> done = Done(box=((0, 4),), nbytes=8, checksum="xxh3_64:00")
     >>> ledger = Ledger.read([Entry("a", 1, 1.5, (done,))])
     >>> outstanding({"kind": "sweep", "shape": [9, 2]}, ledger)
-    ('rows', 9, [(4, 9)])
+    Outlook(unit='rows', total=9, left=[(4, 9)], waiting=[])
     """
     if settings["kind"] == "sweep":
         total = settings["shape"][0]
-        waiting = [line.box[0] for line in ledger.unsettled]
-        left = missing((0, total), ledger.rows) or missing((0, total), missing((0, total), waiting))
-        return "rows", total, left
+        left = missing((0, total), ledger.rows)
+        whole = [line.box[0] for line in ledger.whole]
+        # What waits is what is written, less what is whole: it may have been written twice.
+        return Outlook("rows", total, left, missing((0, total), left + whole))
     total = math.prod(len(sizes) for sizes in settings["chunks"])
     done = len(ledger.boxes)
-    if done == total:
-        done -= len({line.box for line in ledger.unsettled})
-    return "blocks", total, missing((0, total), [(0, done)])
+    waiting = len({line.box for line in ledger.unsettled})
+    return Outlook(
+        "blocks", total, missing((0, total), [(0, done)]), missing((0, done), [(0, done - waiting)])
+    )

@@ -37,6 +37,7 @@ __all__ = [
     "Settled",
     "as_box",
     "box_text",
+    "check_settings",
     "read_line",
     "write_line",
 ]
@@ -206,6 +207,42 @@ def read_line(form: Form) -> Line | None:
                 msg = f"a line that says {kind!r} has no {error}"
                 raise ValueError(msg) from None
     return None
+
+
+def check_settings(settings: Any) -> None:
+    """Check the settings of a journal as far as they say what they are about.
+
+    Raises
+    ------
+    ValueError, KeyError
+        If they say it in words that nobody writes.
+
+    Examples
+    --------
+    >>> check_settings(
+    ...     {"kind": "sweep", "shape": [9], "dtype": "'<f4'", "order": "C", "unit_rows": 0}
+    ... )
+    Traceback (most recent call last):
+      ...
+    ValueError: unit_rows is 0, not at least 1
+    """
+    kind = _dict("plan", settings).get("kind")
+    if kind is None:
+        return
+    shape = [_whole("shape", length) for length in _list("shape", settings["shape"])]
+    _text("dtype", settings["dtype"])
+    _require(settings["order"] in ("C", "F"), "order", settings["order"], '"C" or "F"')
+    if kind == "sweep":
+        _require(len(shape) > 0, "shape", shape, "that of rows")
+        unit_rows = _whole("unit_rows", settings["unit_rows"])
+        _require(unit_rows >= 1, "unit_rows", unit_rows, "at least 1")
+        _dict("function", settings["function"])
+        return
+    _require(kind == "array", "kind", kind, '"sweep" or "array"')
+    _text("array", settings["array"])
+    chunks = _list("chunks", settings["chunks"])
+    sizes = [[_whole("chunks", n) for n in _list("chunks", axis)] for axis in chunks]
+    _require([sum(axis) for axis in sizes] == shape, "chunks", chunks, "cuts of that shape")
 
 
 def as_box(bounds: Iterable[Iterable[int]]) -> Box:

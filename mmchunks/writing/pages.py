@@ -31,11 +31,12 @@ import numpy as np
 
 from mmchunks.errors import os_error
 from mmchunks.files.layout import PAGE
+from mmchunks.files.runs import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from mmchunks.files.layout import Bytes, Span
+    from mmchunks.files.layout import Bytes, Span, Subarray
     from mmchunks.files.runs import Runs
     from mmchunks.writing.lines import Fragment
 
@@ -44,6 +45,8 @@ __all__ = [
     "aligned",
     "flush",
     "opened",
+    "patch",
+    "patches",
     "settle",
     "write_runs",
     "write_span",
@@ -261,6 +264,38 @@ def settle(output: Output, fragments: Iterable[Fragment], *, stop: int) -> int:
     for start, page in pages.items():
         _write_exact(output, start, page)
     return len(pages)
+
+
+def patches(subarray: Subarray, fragments: Iterable[Fragment]) -> list[tuple[int, bytes]]:
+    """Find what fragments that wait for the owner of their pages say of a region.
+
+    Parameters
+    ----------
+    subarray : Subarray
+        The region.
+    fragments : iterable of (int, bytes)
+        As `write_span` handed them back; where two overlap the later one counts.
+
+    Returns
+    -------
+    list of (int, bytes)
+        Where in the dense stream of the region which bytes belong, whatever the file holds there.
+    """
+    runs = subarray.runs
+    return [
+        (at, data[where - offset : where - offset + nbytes])
+        for offset, data in fragments
+        for at, where, nbytes in overlaps(runs, offset, offset + len(data))
+    ]
+
+
+def patch(stream: Bytes, start: int, found: Iterable[tuple[int, bytes]]) -> None:
+    """Lay patches over a part of a region's dense stream, which begins at `start`."""
+    for at, data in found:
+        first, last = max(at, start), min(at + len(data), start + len(stream))
+        if first < last:
+            piece = np.frombuffer(data, np.uint8)[first - at : last - at]
+            stream[first - start : last - start] = piece
 
 
 def _write_body(output: Output, offset: int, body: Bytes, seen: Callable[[Bytes], object]) -> None:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import glob
 import os
+import stat
 import struct
 import uuid
 from contextlib import suppress
@@ -71,20 +73,20 @@ def create(
     >>> Path(path).read_bytes()
     b'headababab'
     """
-    if not overwrite and Path(path).exists():
-        raise _taken(path)
+    _require_ours_to_take(path, overwrite=overwrite)
+    _clear_litter(Path(path))
     partial = Path(path).parent / f".{Path(path).name}.{uuid.uuid4().hex}.partial"
     try:
-        with making(path):
-            fd = _open_new(partial)
-        try:
-            _make(fd, head, nbytes, reserve=reserve, fill=fill)
-            if not os.fstat(fd).st_nlink:
-                # With a folder to start from, though it is not needed, os.link follows the link.
-                os.link(f"/proc/self/fd/{fd}", partial, src_dir_fd=fd)
-        finally:
-            os.close(fd)
-        _rename(partial, path, overwrite=overwrite)
+        for nameless in (True, False):
+            with making(path):
+                fd = _open_new(partial, nameless=nameless)
+            try:
+                _make(fd, head, nbytes, reserve=reserve, fill=fill)
+                if os.fstat(fd).st_nlink or _named(fd, partial):
+                    _rename(partial, path, overwrite=overwrite)
+                    break
+            finally:
+                os.close(fd)
     except OSError as error:
         if error.errno is None or error.errno not in _NO_SPACE:
             raise
@@ -96,11 +98,62 @@ def create(
     sync_folder(Path(path).parent)
 
 
-def _open_new(partial: Path) -> int:
+def _require_ours_to_take(path: str, *, overwrite: bool) -> None:
+    """Refuse a name that is taken, or whose taker would remove more than a file of numbers."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        if not os.path.islink(path):
+            return
+        mode = stat.S_IFLNK
+    if not overwrite:
+        raise _taken(path)
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        kinds[stat.S_IFLNK] = "a link that leads nowhere"
+        kind = kinds.get(stat.S_IFMT(mode), "a device")
+        msg = f"{path}: is {kind}, which is not overwritten; remove it first, or write elsewhere"
+        raise os_error(errno.EEXIST, msg)
+
+
+def _clear_litter(path: Path) -> None:
+    """Remove what makers of this very file left behind when they were killed."""
+    for litter in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 32}.partial"):
+        with suppress(OSError):
+            fd = os.open(litter, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(
+                    fd, fcntl.LOCK_EX | fcntl.LOCK_NB
+                )  # its maker lives where it cannot be had
+                litter.unlink()
+            finally:
+                os.close(fd)
+
+
+def _open_new(partial: Path, *, nameless: bool) -> int:
     """Open a new file; one without a name, where there are such, is gone if we are killed."""
-    with suppress(OSError):
-        return os.open(partial.parent, os.O_RDWR | os.O_TMPFILE, 0o666)
-    return os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    fd = -1
+    if nameless:
+        with suppress(OSError):
+            fd = os.open(partial.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o666)
+    if fd < 0:
+        fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with suppress(OSError):  # so that nobody takes it for litter
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
+
+
+def _named(fd: int, partial: Path) -> bool:
+    """Give a file without a name one; False where that is not allowed."""
+    try:
+        # With a folder to start from, though it is not needed, os.link follows the link.
+        os.link(f"/proc/self/fd/{fd}", partial, src_dir_fd=fd)
+    except OSError as error:
+        # EPERM, EACCES of hardened kernels, ENOENT without /proc, others of unusual file systems.
+        if error.errno in _NO_SPACE:
+            raise
+        return False
+    return True
 
 
 def _make(fd: int, head: bytes, nbytes: int, *, reserve: bool, fill: bytes | None) -> None:

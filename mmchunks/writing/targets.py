@@ -209,7 +209,7 @@ class Target:
             pages.flush(output)
         return count
 
-    def checksum(self, index: Any, like: str) -> str:
+    def checksum(self, index: Any, like: str, *, fragments: Iterable[Fragment] = ()) -> str:
         """Read a region, and compute the checksum that `write_chunk` would return for it.
 
         Parameters
@@ -218,10 +218,14 @@ class Target:
             The region.
         like : str
             A checksum of the algorithm to use.
+        fragments : iterable of (int, bytes)
+            Bytes of the region that may wait for the owner of their pages.
         """
         region, _ = split_region(index, self.shape)
-        checksum = Checksum(like)
-        checksum.update(flattened(self._read(self.layout[region]), self.layout))
+        subarray, checksum = self.layout[region], Checksum(like)
+        stream = flattened(self._read(subarray), self.layout)
+        pages.patch(stream, 0, pages.patches(subarray, fragments))
+        checksum.update(stream)
         return str(checksum)
 
     @contextmanager

@@ -524,7 +524,8 @@ def test_without_resume_what_is_there_is_refused(calls, out):
 
 def test_a_journal_whose_file_was_never_made_is_carried_on(calls, out):
     sweep(calls.row, PRODUCT, out)
-    settings = Journal.open(out).settings
+    journal = Journal.open(out)
+    settings = journal.settings | {"scenarios": journal.scenarios}
     shutil.rmtree(f"{out}.mmchunks")
     os.unlink(out)
     Journal.create(out, settings)  # as a kill between the two leaves it

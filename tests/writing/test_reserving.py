@@ -1,13 +1,17 @@
 """A new file is all there, or nothing of it is."""
 
 import errno
+import fcntl
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from mmchunks.filling.checking import status
@@ -241,3 +245,55 @@ def test_a_taken_name_is_told_path_first(tmp_path):
 def test_what_is_not_there_has_no_status(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}/x.npy: no such file"):
         status(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link", "device"])
+def test_nothing_but_a_file_is_overwritten(tmp_path, kind):
+    path = tmp_path / "out.npy"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(path))
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(tmp_path / "nothing")
+    elif os.getuid():
+        pytest.skip("only root makes devices")
+    else:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    before = os.lstat(path)
+    with pytest.raises(FileExistsError, match=r"out\.npy: is .* not overwritten"):
+        create_npy(path, 3, "u1", overwrite=True)
+    assert os.path.samestat(os.lstat(path), before)
+    assert os.listdir(tmp_path) == ["out.npy"]
+
+
+def test_where_a_file_without_a_name_cannot_be_named_it_has_one_from_the_start(
+    tmp_path, monkeypatch
+):
+    link = os.link
+
+    def refuse(source, *arguments, **options):
+        if str(source).startswith("/proc/self/fd"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return link(source, *arguments, **options)
+
+    monkeypatch.setattr(os, "link", refuse)
+    create_npy(tmp_path / "out.npy", 3, "u1")
+    assert np.load(tmp_path / "out.npy").shape == (3,)
+    assert os.listdir(tmp_path) == ["out.npy"]
+
+
+def test_what_killed_makers_left_is_cleared_and_nothing_else(tmp_path):
+    dead = tmp_path / f".out.npy.{'0' * 32}.partial"
+    other = tmp_path / f".other.npy.{'0' * 32}.partial"
+    mine = tmp_path / ".out.npy.mine.partial"
+    alive = tmp_path / f".out.npy.{'1' * 32}.partial"
+    for file in (dead, other, mine, alive):
+        file.touch()
+    with alive.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        create_npy(tmp_path / "out.npy", 3, "u1")
+    assert sorted(os.listdir(tmp_path)) == sorted([other.name, mine.name, alive.name, "out.npy"])
