@@ -10,7 +10,7 @@ from __future__ import annotations
 import reprlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import MMChunksError, SweepError
 from mmchunks.filling.attempts import raise_failure
@@ -98,7 +98,7 @@ class Driver:
 
 
 @contextmanager
-def losses_named(path: str, calls: Calls[Unit, Receipt]) -> Iterator[None]:
+def losses_named(path: str, calls: Calls[Unit, Any]) -> Iterator[None]:
     """Say what the loss of a worker means, and at which rows, whatever its executor raises then.
 
     Raises

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
 
-__all__ = ["Limits", "learn"]
+__all__ = ["Lesson", "Limits", "learn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,21 @@ class Limits:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What became of the first rows."""
+
+    begun: bool
+    """Whether file and journal are there; not if every row failed, from which nothing is learnt."""
+
+    receipt: Receipt
+    """The rows that were written, which the journal has already; or those that failed, which nobody
+    has written down yet."""
+
+
 def learn(
     job: Job, settings: dict[str, Any], rows: int, limits: Limits, part: Rows | None, unit: Unit
-) -> Receipt:
+) -> Lesson:
     """Compute the first rows, begin the work as they show it to be, and write them.
 
     Parameters
@@ -89,18 +101,20 @@ def learn(
 
     Returns
     -------
-    Receipt
-        For the rows that were written, which the journal has already. File and journal are there.
+    Lesson
+        What was written, if there was a row to learn from.
 
     Raises
     ------
     SweepError
-        If shape or dtype are to be learnt, and the function fails.
+        If the function fails, and the job does not go on without such rows.
     """
     failures: list[Failure] = []
-    known = job.shape is not None and job.dtype is not None
-    first = None if known else _first(job, unit, failures)
-    if first is not None:
+    first = None
+    if job.shape is None or job.dtype is None:
+        first = _first(job, unit, failures)
+        if first is None:
+            return Lesson(begun=False, receipt=Receipt(failures=tuple(failures)))
         unit = Unit(start=unit.start + len(failures), calls=unit.calls[len(failures) :])
         job = dataclasses.replace(
             job,
@@ -132,7 +146,7 @@ def learn(
         if missing(mine, run.done) == [mine]:
             receipt = block.write(run.target)
             run.log.append(*receipt.lines)
-    return receipt
+    return Lesson(begun=True, receipt=receipt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +155,7 @@ class _First:
     seconds: float
 
 
-def _first(job: Job, unit: Unit, failures: list[Failure]) -> _First:
+def _first(job: Job, unit: Unit, failures: list[Failure]) -> _First | None:
     """Compute rows until one does not fail; those that do are added to `failures`."""
     found: list[np.ndarray[Any, Any]] = []
 
@@ -155,8 +169,8 @@ def _first(job: Job, unit: Unit, failures: list[Failure]) -> _First:
             return _First(row=found[0], seconds=time.perf_counter() - began)
         failures.append(failure)
         if job.on_error == "raise":
-            break
-    return raise_failure(job.path, failures[-1])
+            raise_failure(job.path, failure)
+    return None
 
 
 def _look(block: Batch, seconds: float) -> float:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmchunks.errors import PlanError
+from mmchunks.errors import PlanError, SweepError
 from mmchunks.files.layout import as_shape
 from mmchunks.files.npy import dtype_text
 from mmchunks.files.sources import name_of
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from mmchunks.files.sources import File
+    from mmchunks.filling.attempts import Failure
     from mmchunks.filling.scenarios import Scenarios
     from mmchunks.planning.ranges import Rows
 
@@ -196,23 +197,28 @@ def sweep(
     rows = share_of_run or (0, len(calls))
     limits = _limits(chunks, len(calls))
     settings = _settings(job, calls, limits)
-    journal, first = begun(path, settings, resume=resume), Receipt()
+    journal = begun(path, settings, resume=resume)
+    first = before = Receipt()
 
     # Choose: shape, dtype and units of work that nobody has begun show in its first rows.
     if journal is None:
         if rows[0] == rows[1] and calls:
             return SweepReport(path=path, done=0, skipped=0, failed=0, seconds=0.0)
-        journal, first = _begin(job, calls, rows, settings, limits, executor, part=share_of_run)
+        journal, first, before = _begin(
+            job, calls, rows, settings, limits, executor, part=share_of_run
+        )
 
     # Act: hand out what is left, and write down what comes back.
     with running(journal, rows=share_of_run, force=force, executor=executor) as run:
         job = dataclasses.replace(job, shape=run.target.shape[1:], dtype=run.target.dtype)
-        left = missing(rows, run.done + first.failed)
-        skipped = rows[1] - rows[0] - count(left) - count(first.rows + first.failed)
+        tried = first.failed + before.failed
+        left = missing(rows, run.done + tried)
+        skipped = rows[1] - rows[0] - count(left) - count(first.rows + tried)
         with progress_bar(
             rows[1] - rows[0], what="rows", done=skipped, show=progress, console=None
         ) as bar:
             driver = Driver(job=job, log=run.log, bar=bar)
+            driver.note(before)
             driver.count(first)
             driver.heed(first)
             units = _units(calls, left, journal.settings["unit_rows"])
@@ -237,20 +243,31 @@ def _begin(
     executor: Any,
     *,
     part: Rows | None,
-) -> tuple[Journal, Receipt]:
-    """Make the file and its journal, with the first rows in it."""
+) -> tuple[Journal, Receipt, Receipt]:
+    """Make the file and its journal, with the first rows in it; say which failed before those."""
     if not calls:
         if job.shape is None or job.dtype is None:
             msg = f"{job.path}: there is no scenario to learn shape and dtype from; pass both"
             raise PlanError(msg)
         learnt = {"shape": [0, *job.shape], "dtype": dtype_text(job.dtype), "unit_rows": 1}
-        return begin(job.path, settings | learnt), Receipt()
-    unit = next(_units(calls, [rows], limits.rows or _LOOK_ROWS))
+        return begin(job.path, settings | learnt), Receipt(), Receipt()
     look = functools.partial(learn, job, settings, len(calls), limits, part)
-    first = Calls(executor, look, [unit])
-    with losses_named(job.path, first):
-        (receipt,) = first
-    return Journal.open(job.path), receipt
+    failures: list[Failure] = []
+    for unit in _units(calls, [rows], limits.rows or _LOOK_ROWS):
+        first = Calls(executor, look, [unit])
+        with losses_named(job.path, first):
+            (lesson,) = first
+        if lesson.begun:
+            before = Receipt(failures=tuple(failures))
+            return Journal.open(job.path), lesson.receipt, before
+        failures += lesson.receipt.failures
+    msg = (
+        f"{job.path}: none of {len(failures):,} scenarios gave a row that shape and dtype could be "
+        f"learnt from, the last one failed: {failures[-1].error}; mend it, or pass shape= and dtype="
+    )
+    error = SweepError(msg)
+    error.add_note(failures[-1].trace)
+    raise error from failures[-1].exception
 
 
 def _units(calls: Scenarios, left: list[Rows], unit_rows: int) -> Iterator[Unit]:

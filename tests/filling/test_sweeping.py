@@ -318,6 +318,27 @@ def test_a_function_that_gives_no_such_row_is_told_so(out, func, options, says):
         sweep(func, {"x": range(6)}, out, **options)
 
 
+@pytest.mark.parametrize("chunks", ["auto", 1, 2, 3, -1])
+@pytest.mark.parametrize("bad", [[0], [0, 1], [0, 1, 2, 7], list(range(9))])
+def test_shape_is_learnt_from_the_first_row_that_works(calls, executor, out, log, chunks, bad):
+    func = functools.partial(calls.fails_at, log, bad)
+    report = sweep(func, {"x": range(10)}, out, executor=executor, chunks=chunks, on_error="record")
+    assert (report.done, report.failed) == (10 - len(bad), len(bad))
+    assert sorted(ledger(out).failed) == bad
+    assert sorted(calls.calls_in(log)) == list(range(10))
+    Path(f"{log}.mended").touch()
+    again = sweep(func, {"x": range(10)}, out, executor=executor, on_error="record")
+    assert (again.done, again.skipped) == (len(bad), 10 - len(bad))
+    assert np.load(out)[:, 0].tolist() == list(range(10))
+
+
+def test_a_sweep_none_of_whose_rows_works_says_so_and_leaves_nothing(calls, out, log):
+    func = functools.partial(calls.fails_at, log, range(5))
+    with pytest.raises(SweepError, match=r"none of 5 scenarios .* no row for 4; .* pass shape="):
+        sweep(func, {"x": range(5)}, out, chunks=2, on_error="record")
+    assert os.listdir(Path(out).parent) == ["log"]
+
+
 def test_ctrl_c_keeps_what_is_done(calls, executor, out, log):
     func = functools.partial(calls.interrupts, log)
     with pytest.raises(KeyboardInterrupt):
