@@ -8,6 +8,8 @@ index in block   (slice(None, None, -3), 0)
 from __future__ import annotations
 
 import operator
+import reprlib
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmchunks.files.layout import spelled_out
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["split_index"]
 
-_Pick: TypeAlias = int | slice | None
+_Pick: TypeAlias = int | slice | EllipsisType | None
 
 
 def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick, ...]]:
@@ -35,7 +37,8 @@ def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick
     region : tuple of slice
         The smallest region that holds every element of the result.
     pick : tuple
-        Index that makes the result out of the region's block, without a copy.
+        Index that makes the result out of the region's block, without a copy; a scalar where NumPy
+        gives one, and an array without axes where it gives that.
 
     Raises
     ------
@@ -58,6 +61,8 @@ def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick
         covered, picked = _split_entry(entry, shape[axis], axis)
         region.append(covered)
         pick.append(picked)
+    if index is Ellipsis or (isinstance(index, tuple) and any(e is Ellipsis for e in index)):
+        pick.append(Ellipsis)
     return tuple(region), tuple(pick)
 
 
@@ -82,5 +87,5 @@ def _integer(entry: Any) -> int:
             return operator.index(entry)
     except TypeError:
         pass
-    msg = f"an index holds integers, slices and ..., got {entry!r}; index the block instead"
+    msg = f"an index holds integers, slices and ..., got {reprlib.repr(entry)}; index the block instead"
     raise IndexError(msg)

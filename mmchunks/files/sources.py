@@ -151,10 +151,9 @@ class Source:
         region, pick = split_index(index, self.shape)
         with self.opened() as fd:
             block = map_region(fd, self.layout[region])
-        block = block[pick] if pick else block
         if self.samples is None:
-            return block
-        return self.samples.decode(np.asarray(block), np)[()]  # one sample is a scalar again
+            return block[pick]
+        return self.samples.decode(block, np)[pick]
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None

@@ -27,7 +27,7 @@ from mmchunks.files.npy import dtype_text
 from mmchunks.files.sources import name_of
 from mmchunks.filling.progress import progress_bar, visible
 from mmchunks.filling.resuming import Log, begin, begun, carry_on, note_begin, note_end, settle
-from mmchunks.reading.filearray import files_read_by
+from mmchunks.reading.lazyindexing import files_read_by
 from mmchunks.writing.journal import Journal
 from mmchunks.writing.targets import create_npy, open_target
 

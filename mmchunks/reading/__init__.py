@@ -7,6 +7,6 @@
                                                      |     act: map | read | uploading (a GPU)
                                                      `-> block
 
-Beside it: filearray, the dask array that reads less when it is indexed, and rationing, which gives it
+Beside it: lazyindexing, the dask array that reads less when it is indexed, and rationing, which gives it
 chunks that a GPU can hold.
 """

@@ -5,7 +5,7 @@
 A task of the graph holds a path, a layout and slices. Dask asks the `Selection` for the slices of
 one chunk, on the worker that runs the task, and only then is the file opened.
 
-What is returned is a dask array whose own indexing reads less of the file (`filearray`). Everything
+What is returned is a dask array whose own indexing reads less of the file (`lazyindexing`). Everything
 else, from arithmetic to ``persist``, is dask's and gives plain dask arrays.
 """
 
@@ -17,7 +17,7 @@ from mmchunks.files.sources import MAX_HEADER_NBYTES
 from mmchunks.gpu.devices import chosen_device
 from mmchunks.planning import making
 from mmchunks.reading import opening, rationing
-from mmchunks.reading.filearray import file_array
+from mmchunks.reading.lazyindexing import file_array
 from mmchunks.reading.selection import select
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from mmchunks.gpu.devices import chosen_device
 from mmchunks.planning import making
 from mmchunks.planning.grammar import parse_chunks
 from mmchunks.reading import opening, rationing
-from mmchunks.reading.filearray import dask_array, selection_of
+from mmchunks.reading.lazyindexing import dask_array, selection_of
 from mmchunks.reading.selection import Selection, select
 from mmchunks.sliding.halos import result_sizes, rows_read
 from mmchunks.sliding.reductions import result_dtype

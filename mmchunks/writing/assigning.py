@@ -50,9 +50,9 @@ def split_region(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[int 
     ((slice(2, 3, None), slice(0, 3, None)), (0, slice(None, None, 1)))
     """
     region, pick = split_index(index, shape)
-    entries = [entry for entry in pick if entry is not None]
+    entries = [entry for entry in pick if isinstance(entry, int | slice)]
     steps = {entry.step for entry in entries if isinstance(entry, slice)}
-    if len(entries) < len(pick) or steps - {None, 1}:
+    if None in pick or steps - {None, 1}:
         msg = f"a region has no steps and no new axes, got {index!r}; write a region for each"
         raise LayoutError(msg)
     return region, tuple(entries)

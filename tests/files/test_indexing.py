@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mmchunks as mm
 from mmchunks.files.indexing import split_index
 
 
@@ -74,3 +75,30 @@ def test_an_index_that_is_not_basic_is_an_index_error_that_says_why(index, sente
 
 def test_integers_of_numpy_are_integers():
     assert split_index(np.int8(-1), (3,)) == ((slice(2, 3),), (0,))
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3)])
+@pytest.mark.parametrize(
+    "index", [(), ..., (...,), 1, (1, ...), (..., 1), (1, 2), (1, 2, ...), (..., None)], ids=str
+)
+def test_scalars_are_scalars_and_arrays_without_axes_arrays_as_numpys(tmp_path, shape, index):
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    np.save(tmp_path / "x.npy", array)
+    for read in (mm.open_npy(tmp_path / "x.npy"), mm.open_target(tmp_path / "x.npy")):
+        try:
+            wanted = array[index]
+        except IndexError:
+            with pytest.raises(IndexError):
+                read[index]
+            continue
+        if None in np.index_exp[index] and isinstance(read, mm.Target):
+            continue
+        assert type(read[index]) is type(wanted)
+        np.testing.assert_array_equal(read[index], wanted)
+
+
+def test_an_index_of_many_numbers_does_not_fill_the_error(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(9))
+    with pytest.raises(IndexError) as caught:
+        mm.open_npy(tmp_path / "x.npy")[list(range(128))]
+    assert len(str(caught.value)) < 200

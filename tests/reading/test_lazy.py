@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mmchunks as mm
-from mmchunks.reading import filearray, regions, stacks
+from mmchunks.reading import lazyindexing, regions, stacks
 from tests.engines import assert_passes_with_newer_engine
 
 NEW_ENGINE = bool(dask.config.get("array.query-planning"))
@@ -224,7 +224,7 @@ def test_assignment_ends_the_bond_with_the_file(ramp):
     expected = array.copy()
     expected[5] = 0
     np.testing.assert_array_equal(x[4:7].compute(scheduler="sync"), expected[4:7])
-    assert filearray.selection_of(x) is None
+    assert lazyindexing.selection_of(x) is None
 
 
 def test_a_lazy_array_survives_pickling(ramp):

@@ -112,19 +112,21 @@ def _file_array_class() -> Any:
         __slots__ = ("made_as", "selection")
 
         @classmethod
-        def of(cls, array: da.Array, selection: Selection) -> FileArray:
+        def of(cls, array: da.Array, selection: Selection | None) -> da.Array:
             """Take over what dask made, under either of its array engines."""
+            if not isinstance(array, da.Array):  # dask's array_plugins made something else of it
+                return array
             if hasattr(array, "expr"):
                 self = cls(array.expr)
             else:
                 self = cls(array.dask, array.name, array.chunks, meta=array)
-            self.selection = selection
-            self.made_as = self.name  # assignment to items renames the array, and ends the bond
+            if isinstance(self, cls):
+                self.selection = selection
+                self.made_as = self.name  # assignment to items renames the array, and ends the bond
             return self
 
         def __getitem__(self, index: Any) -> da.Array:
-            narrowed = _narrowed(self, index, super().__getitem__)
-            return super().__getitem__(index) if narrowed is None else narrowed
+            return _indexed(self, index, super().__getitem__)
 
         def __reduce__(self) -> Any:
             # In another process it is an ordinary dask array.
@@ -133,22 +135,90 @@ def _file_array_class() -> Any:
     return FileArray
 
 
-def _narrowed(array: Any, index: Any, by_dask: Callable[[Any], da.Array]) -> da.Array | None:
-    """Index by reading less; None where the index is dask's work."""
+def _indexed(array: Any, index: Any, by_dask: Callable[[Any], da.Array]) -> da.Array:
+    """Index by reading less, where the index is not dask's work."""
     selection = selection_of(array)
-    if selection is None:
-        return None
     if isinstance(index, str):
-        return _one_field(array, selection, index)
-    entries = _entries(index, array.shape)
-    if entries is None:
-        return None
+        field = None if selection is None else _one_field(array, selection, index)
+        return by_dask(index) if field is None else field
+    try:
+        given = spelled_out(index, array.ndim)
+    except IndexError:
+        return by_dask(index)
+    if any(np.ndim(entry) > 1 for entry in given if isinstance(entry, list | np.ndarray)):
+        return by_dask(index)
+    axes = iter(array.shape)
+    entries = [None if entry is None else _entry(entry, next(axes)) for entry in given]
+    lists = sum(isinstance(entry, np.ndarray) for entry in entries)
+    if selection is None or lists > 1 or any(entry is NotImplemented for entry in entries):
+        return _by_dask(array, given, entries, index, by_dask)
     picks = [entry for entry in entries if entry is not None]
-    if len(picks) < len(entries):  # pick first; the new axes are then dask's work
-        kept = [entry for entry in entries if not isinstance(entry, int)]
-        axes = tuple(None if entry is None else slice(None) for entry in kept)
-        return _file_array_class().__base__.__getitem__(array[tuple(picks)], axes)
-    return _picked(array, selection, picks, by_dask)
+    if len(picks) < len(entries):
+        return _with_new_axes(array, entries, picks)
+    picked = _picked(array, selection, picks, by_dask)
+    return _by_dask(array, given, entries, index, by_dask) if picked is None else picked
+
+
+def _with_new_axes(array: Any, entries: list[Any], picks: list[Any]) -> da.Array:
+    """Pick first; the new axes are then dask's work."""
+    kept = [entry for entry in entries if not isinstance(entry, int)]
+    if not any(entry is not None for entry in kept):
+        # Nothing but one element is left, which as a scalar would lose its axes and its byte order:
+        # let it keep one axis, and make that one of the new ones.
+        picks = [*picks[:-1], slice(picks[-1], picks[-1] + 1 or None)] if picks else picks
+        kept = [*kept[:-1], slice(None)] if picks else kept
+    axes = tuple(None if entry is None else slice(None) for entry in kept)
+    cls = _file_array_class()
+    return cls.of(cls.__base__.__getitem__(array[tuple(picks)], axes), None)
+
+
+def _by_dask(
+    array: Any, given: list[Any], entries: list[Any], index: Any, by_dask: Callable[[Any], da.Array]
+) -> da.Array:
+    """Leave an index to dask, but for slices that go backwards, which it reads in its own way."""
+    axes = [axis for axis, entry in enumerate(_without_new(given)) if _backward(entry)]
+    turns = {axis: _without_new(entries)[axis] for axis in axes}
+    if not turns or any(not isinstance(turn, slice) for turn in turns.values()):
+        return by_dask(index)
+    turned = array
+    for axis, turn in turns.items():
+        turned = _turned(turned, axis, turn)
+    numbers = iter(range(array.ndim))
+    rest = tuple(
+        slice(None) if entry is not None and next(numbers) in turns else entry for entry in given
+    )
+    return turned if all(map(_whole, rest)) else turned[rest]
+
+
+def _without_new(entries: list[Any]) -> list[Any]:
+    return [entry for entry in entries if entry is not None]
+
+
+def _backward(entry: Any) -> bool:
+    return isinstance(entry, slice) and entry.step is not None and entry.step < 0
+
+
+def _turned(array: Any, axis: int, turn: slice) -> da.Array:
+    """Take a slice that goes backwards along one axis.
+
+    Dask finds elements where ``[-9::-1]`` of 5 has none, and none, or no chunks that add up, where
+    a chunk of the axis is empty. So it gets the same elements forwards, and turns all of them.
+    """
+    head = (slice(None),) * axis
+    picked = range(array.shape[axis])[turn]
+    if selection_of(array) is not None or not len(picked):
+        return array[(*head, turn if len(picked) else slice(0, 0))]
+    cls = _file_array_class()
+    forward = cls.__base__.__getitem__(array, (*head, _forward(picked)))
+    full = tuple(size for size in forward.chunks[axis] if size)
+    forward = forward.rechunk({axis: full})
+    return cls.of(cls.__base__.__getitem__(forward, (*head, slice(None, None, -1))), None)
+
+
+def _forward(picked: range) -> slice:
+    """Write the same elements as a slice that goes forwards."""
+    first, last = sorted((picked[0], picked[-1]))
+    return slice(first, last + 1, abs(picked.step))
 
 
 def _picked(
@@ -160,21 +230,25 @@ def _picked(
         return None
 
     listed = [isinstance(entry, np.ndarray) for entry in entries]
-    # Dask's own slicing gives the chunks, and the errors for what is out of bounds.
-    sliced = by_dask(
-        tuple(
-            slice(None) if is_list else entry
-            for entry, is_list in zip(entries, listed, strict=True)
+    backward = [_backward(entry) for entry in entries]
+    forwards = [
+        slice(None) if is_list else _forward(range(length)[entry]) if turns else entry
+        for entry, is_list, turns, length in zip(
+            entries, listed, backward, array.shape, strict=True
         )
-    )
+    ]
+    # Dask's own slicing gives the chunks, and the errors for what is out of bounds.
+    sliced = by_dask(tuple(forwards))
     narrowed = selection.narrowed(tuple(entries[:outer]))
     touched = math.prod(map(_touched, array.chunks, entries))
-    if not any(listed) and 2 * math.prod(narrowed.shape) >= touched:
+    if not any(listed + backward) and 2 * math.prod(narrowed.shape) >= touched:
         return _file_array_class().of(sliced, narrowed)
     left = iter(sliced.chunks)
     chunks = tuple(
-        _cut(len(entry), max(1, *next(left))) if isinstance(entry, np.ndarray) else next(left)
-        for entry in entries
+        _cut(len(entry), max(1, *next(left)))
+        if isinstance(entry, np.ndarray)
+        else next(left)[:: -1 if turns else 1]
+        for entry, turns in zip(entries, backward, strict=True)
         if not isinstance(entry, int)
     )
     return _named("pick", narrowed, chunks)
@@ -200,38 +274,49 @@ def _named(prefix: str, selection: Selection, chunks: Chunks) -> da.Array:
     return file_array(selection, chunks, f"{prefix}-{tokenize(selection, chunks)}")
 
 
-def _entries(index: Any, shape: tuple[int, ...]) -> list[Any] | None:
-    """Spell an index out: one int, slice or (at most one) array of numbers per axis, and None.
-
-    None instead of the list: an index that only dask understands, or that is wrong.
-    """
-    try:
-        given = spelled_out(index, len(shape))
-    except IndexError:
-        return None
-    axes = iter(shape)
-    entries = [None if entry is None else _entry(entry, next(axes)) for entry in given]
-    lists = sum(isinstance(entry, np.ndarray) for entry in entries)
-    return None if lists > 1 or any(entry is NotImplemented for entry in entries) else entries
-
-
 def _entry(entry: Any, length: int) -> Any:
     """Read one entry as an int, a slice or an array of numbers; else NotImplemented."""
+    if hasattr(entry, "dask"):  # what is lazy stays lazy, though it could be asked for its value
+        return NotImplemented
     if isinstance(entry, slice):
-        # Dask finds elements where [-9::-1] of 5 has none. Other steps it reads as NumPy does.
-        backward = isinstance(entry.step, int | np.integer) and entry.step < 0
-        return slice(0, 0) if backward and not range(length)[entry] else entry
+        return _slice(entry, length)
     if isinstance(entry, list | np.ndarray) and not np.isscalar(entry):
         numbers = np.asarray(entry)
         if numbers.dtype == bool and numbers.shape == (length,):
             numbers = np.flatnonzero(numbers)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or len(numbers) > _LONGEST_LIST:
             return NotImplemented
+        if numbers.size and numbers.dtype.kind == "u" and numbers.max() >= length:
+            msg = f"index {numbers.max()} is out of bounds for an axis of length {length}"
+            raise IndexError(msg)
         return numbers.astype(np.intp)
     try:
         return NotImplemented if isinstance(entry, bool | np.bool) else operator.index(entry)
     except TypeError:
         return NotImplemented
+
+
+def _slice(entry: slice, length: float) -> Any:
+    """Read a slice; one that goes backwards and finds nothing goes nowhere."""
+    if length != length:  # noqa: PLR0124  (nan: not even dask knows it)
+        return NotImplemented
+    try:
+        # Dask and NumPy's own functions, da.repeat say, write whole numbers as floats.
+        bounds = [_whole_number(bound) for bound in (entry.start, entry.stop, entry.step)]
+    except (TypeError, ValueError):
+        return NotImplemented
+    if bounds[2] == 0:
+        return NotImplemented  # dask says why
+    found = slice(*bounds)
+    return slice(0, 0) if _backward(found) and not range(int(length))[found] else found
+
+
+def _whole_number(bound: Any) -> int | None:
+    if isinstance(bound, float | np.floating):
+        if bound != int(bound):
+            raise ValueError
+        return int(bound)
+    return None if bound is None else operator.index(bound)
 
 
 def _touched(sizes: tuple[int, ...], entry: Any) -> int:
