@@ -96,7 +96,8 @@ def strided(memory: Bytes, subarray: Subarray) -> Block:
     array([[0, 1],
            [3, 4]], dtype=uint8)
     """
-    element = np.empty((), subarray.dtype)  # a sub-array dtype shows its axes here
+    # A sub-array dtype shows its axes here. Not np.empty, which makes U1 of U0.
+    element: Block = np.ndarray((), subarray.dtype)
     # Of an array, unlike of a map, ndarray(buffer=...) keeps what lies under it alive.
     return np.ndarray(
         subarray.shape + element.shape,

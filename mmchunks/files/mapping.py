@@ -32,7 +32,7 @@ from mmchunks.files.layout import Span
 if TYPE_CHECKING:
     from mmchunks.files.layout import Block, Bytes, Subarray
 
-__all__ = ["MAP_FAILED", "libc", "map_region"]
+__all__ = ["MAP_FAILED", "REFUSALS", "libc", "map_region"]
 
 _MAP_NORESERVE = 0x4000  # a Linux number that the mmap module of Python 3.11 does not name
 
@@ -52,6 +52,20 @@ libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 MAP_FAILED = ctypes.c_void_p(-1).value
 
 _live: set[int] = set()  # addresses of the maps of live blocks; changed by one bytecode, so safely
+
+
+REFUSALS = frozenset(
+    {
+        errno.ENODEV,
+        errno.ENOMEM,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EINVAL,
+        errno.ENOSYS,
+        errno.EAGAIN,
+    }
+)
+"""What a kernel says that has no map to give, of this file or in all: a read may do all the same."""
 
 
 def map_region(fd: int, subarray: Subarray) -> Block:
@@ -84,7 +98,7 @@ def map_region(fd: int, subarray: Subarray) -> Block:
     """
     span = subarray.span
     if not span.nbytes:
-        return np.zeros(subarray.shape, subarray.dtype, subarray.order)
+        return np.ndarray(subarray.shape, subarray.dtype, order=subarray.order)
     require(fd, span.stop)
     start = span.pages(mmap.ALLOCATIONGRANULARITY).offset
     memory = _private_map(fd, Span(offset=start, nbytes=span.stop - start))

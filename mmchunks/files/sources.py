@@ -15,10 +15,12 @@ import numpy as np
 
 from mmchunks.errors import HeaderError
 from mmchunks.files import npy
+from mmchunks.files.blocks import take
 from mmchunks.files.identity import Identity, head_crc, identify, require_same
 from mmchunks.files.indexing import split_index
-from mmchunks.files.mapping import map_region
+from mmchunks.files.mapping import REFUSALS, map_region
 from mmchunks.files.paths import as_name, open_fd, regular_file
+from mmchunks.files.preading import read_region
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_HEADER_NBYTES", "File", "Fillable", "Source", "name_of", "open_source"]
 
 MAX_HEADER_NBYTES = 10_000  # numpy's own limit, of the header's text
+_PIECE_NBYTES = 4 << 20
 _FIRST_READ_NBYTES = 4096  # nearly every header, and one page either way
 
 # A child that is forked while another thread reads a header would wait for that thread for ever.
@@ -149,8 +152,17 @@ class Source:
 
     def __getitem__(self, index: Any) -> Any:
         region, pick = split_index(index, self.shape)
+        subarray = self.layout[region]
         with self.opened() as fd:
-            block = map_region(fd, self.layout[region])
+            try:
+                block = map_region(fd, subarray)
+            except OSError as error:
+                if error.errno not in REFUSALS:
+                    raise
+                block = take(subarray.shape, subarray.dtype, subarray.order)
+                read_region(
+                    fd, subarray, block, direct=False, threads=1, piece_nbytes=_PIECE_NBYTES
+                )
         if self.samples is None:
             return block[pick]
         return self.samples.decode(block, np)[pick]

@@ -186,7 +186,7 @@ def empty(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     dtype('>f4')
     """
     if device == "cpu":
-        return np.empty(shape, dtype)
+        return np.ndarray(shape, dtype)  # not np.empty, which makes U1 of U0
     form = device_form(np.dtype(dtype))
     place()
     return cupy_module().empty(shape + form.tail, form.dtype)

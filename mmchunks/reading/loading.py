@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Order, Region
+    from mmchunks.files.layout import Block, Order, Region
     from mmchunks.files.sources import File, Source
 
 __all__ = ["load", "load_raw", "to_device"]
@@ -206,7 +206,7 @@ def _check_out(source: Source, region: Region, out: Any) -> None:
         msg = f'{source.path}: out is a {type(out).__name__}; device="cpu" fills a numpy.ndarray'
         raise LayoutError(msg)
     layout = source.layout
-    element = np.empty((), source.dtype)
+    element: Block = np.ndarray((), source.dtype)
     shape = layout[region].shape + element.shape
     if (out.shape, out.dtype) != (shape, element.dtype):
         msg = (

@@ -7,14 +7,13 @@ A block that is read (``io="pread"`` or ``"direct"``) is a copy, and safe from t
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmchunks.files import blocks
-from mmchunks.files.mapping import map_region
+from mmchunks.files.mapping import REFUSALS, map_region
 from mmchunks.files.mounts import mount_of
 from mmchunks.files.preading import read_region, warm
 from mmchunks.gpu.devices import chosen_device
@@ -79,8 +78,9 @@ def _stored(source: Source, region: Region, io: str) -> Block:
             try:
                 return map_region(fd, subarray)
             except OSError as error:
-                # A process may hold some 65,000 maps (vm.max_map_count), but any number of blocks.
-                if io != "auto" or error.errno != errno.ENOMEM:
+                # A process may hold some 65,000 maps (vm.max_map_count), but any number of blocks;
+                # and mounts that look like a disk of this host may have none (ENODEV).
+                if io != "auto" or error.errno not in REFUSALS:
                     raise
         try:
             out = blocks.take(subarray.shape, subarray.dtype, subarray.order)

@@ -1,5 +1,6 @@
 """One region, every way, judged by numpy; and files that change on the way."""
 
+import errno
 import mmap
 import os
 import subprocess
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from mmchunks.cli.commands import main
 from mmchunks.errors import DeviceError, LayoutError, PlanError, StaleFileError
-from mmchunks.files import blocks, mapping, mounts
+from mmchunks.files import blocks, mapping, mounts, sources
 from mmchunks.files.layout import Span
 from mmchunks.gpu import gds
 from mmchunks.reading import loading, pagecache, regions
@@ -314,3 +315,31 @@ def test_requests_that_cannot_be_met_are_sentences(ramp):
         loading.load(ramp[0], device="cpu", out=[])
     with pytest.raises(LayoutError, match="slices only"):
         loading.load(ramp[0], 3)
+
+
+@pytest.mark.parametrize(
+    "refusal", [errno.ENODEV, errno.EACCES, errno.ENOMEM], ids=errno.errorcode.get
+)
+def test_a_mount_without_maps_is_read(ramp, monkeypatch, refusal):
+    path, array = ramp
+
+    def refuse(fd, subarray):
+        raise OSError(refusal, "refused")
+
+    monkeypatch.setattr(regions, "map_region", refuse)
+    monkeypatch.setattr(sources, "map_region", refuse)
+    np.testing.assert_array_equal(loading.load(path, device="cpu"), array)
+    np.testing.assert_array_equal(open_npy(path)[3:9, ::-2], array[3:9, ::-2])
+    with pytest.raises(OSError, match="refused"):
+        loading.load(path, io="mmap", device="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["<U0", "|S0", "|V0"])
+@pytest.mark.parametrize("shape", [(3,), (2, 0), ()])
+@pytest.mark.parametrize("io", ["mmap", "pread", "direct"])
+def test_text_of_no_length_is_what_numpy_reads(tmp_path, dtype, shape, io):
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.lib.format.write_array(file, np.ndarray(shape, dtype))
+    wanted = np.load(tmp_path / "x.npy")
+    found = loading.load(tmp_path / "x.npy", io=io, device="cpu")
+    assert (found.dtype, found.shape, repr(found)) == (wanted.dtype, shape, repr(wanted))
