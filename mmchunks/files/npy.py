@@ -20,6 +20,7 @@ and whatever is wrong with it is a ``HeaderError``. What is read and what is ref
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
 import threading
@@ -50,6 +51,8 @@ __all__ = [
     "encode",
     "head_nbytes",
 ]
+
+_SHORT_NBYTES = 4096  # headers that are remembered
 
 MAGIC = b"\x93NUMPY"
 ALIGN = 64  # the data of what numpy.save writes start at a multiple of this
@@ -127,10 +130,18 @@ def decode(head: bytes, *, max_header_size: int) -> Layout:
     Layout(shape=(3, 4), dtype=dtype('float32'), order='C', offset=128)
     """
     stop = head_nbytes(head, max_header_size=max_header_size)
-    start, _, encoding = _frame(head)
     if len(head) < stop:
         msg = f"the header is cut short: it promises {stop:,} bytes, the file holds {len(head):,}"
         raise HeaderError(msg)
+    if stop <= _SHORT_NBYTES:
+        return _decoded_before(head[:stop], max_header_size)
+    return _decoded(head[:stop], max_header_size)
+
+
+def _decoded(head: bytes, max_header_size: int) -> Layout:
+    """Read a header that is all there."""
+    start, nbytes, encoding = _frame(head)
+    stop = start + nbytes
     try:
         text = head[start:stop].decode(encoding)
     except UnicodeDecodeError as error:
@@ -139,6 +150,10 @@ def decode(head: bytes, *, max_header_size: int) -> Layout:
     _refuse_longer(len(text), max_header_size)
     with _silence():
         return _layout(_literal(text, mend=encoding == "latin-1"), offset=stop)
+
+
+# Many files of one kind have one header, and to parse it takes longer than to read a small region.
+_decoded_before = functools.lru_cache(maxsize=256)(_decoded)
 
 
 def encode(

@@ -216,6 +216,8 @@ def name_of(file: object) -> str:
     TypeError
         For anything that names none.
     """
+    if isinstance(file, str | os.PathLike):  # first, because protocols are slow to ask for
+        return as_name(file)
     if isinstance(file, Source):
         return file.path
     return file.source.path if isinstance(file, Fillable) else as_name(file)

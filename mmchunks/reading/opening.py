@@ -166,7 +166,7 @@ def as_source(file: File, *, max_header_size: int = MAX_HEADER_NBYTES) -> Source
     """
     if isinstance(file, Source):
         return file
-    if isinstance(file, Fillable):
+    if not isinstance(file, str | os.PathLike) and isinstance(file, Fillable):
         return _noted(file.source)
     return open_npy(file, max_header_size=max_header_size)
 

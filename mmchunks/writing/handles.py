@@ -53,6 +53,7 @@ class Handle:
         self._turn = threading.Lock()
         self._lost = False
         self._shared: Output | None = None
+        self._cached: Output | None = None
         self._open = ExitStack()
         weakref.finalize(self, self._open.close)
 
@@ -73,8 +74,13 @@ class Handle:
         with self._checked() as output:
             yield output
 
-    def shared(self) -> Output:
+    def shared(self, *, cached: bool = False) -> Output:
         """Give the one opening for everything that `flush` speaks of; it stays open.
+
+        Parameters
+        ----------
+        cached : bool
+            Whether to write through the page cache.
 
         Raises
         ------
@@ -85,11 +91,14 @@ class Handle:
         """
         with self._turn:
             self._require_nothing_lost()
-            if self._shared is None:
+            if self._shared is None or self._cached is None:
                 self._shared = self._open.enter_context(self._checked())
+                self._cached = replace(self._shared, direct=None)
+                found = os.fstat(self._shared.fd)
+                self._file = (found.st_dev, found.st_ino, found.st_size)
             else:
-                self._require_still_there(self._shared)
-            return self._shared
+                self._require_still_there()
+            return self._cached if cached else self._shared
 
     def flush(self) -> None:
         """Make durable what was written through `shared`.
@@ -109,15 +118,14 @@ class Handle:
     def _checked(self) -> AbstractContextManager[Output]:
         return _checked(self._path, self._identity, self._head_nbytes, local=self._local)
 
-    def _require_still_there(self, output: Output) -> None:
+    def _require_still_there(self) -> None:
         """Look whether the path still names what is open: no other file has its inode meanwhile."""
-        ours = os.fstat(output.fd)
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
             require_same(self._path, self._identity, None, then=_THEN)
             raise
-        if not os.path.samestat(found, ours) or found.st_size != self._identity.nbytes:
+        if (found.st_dev, found.st_ino, found.st_size) != self._file:
             require_same(self._path, self._identity, identify(self._path), then=_THEN)
             msg = f"{self._path}: is another file than the one that is open; {_THEN}"
             raise StaleFileError(msg)

@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 
+_SHORT = 2**18  # bytes that are written in the time in which a thread starts
 _PIECE = 8 * 2**20  # large enough for the disk, and a few of them small enough for the cache
 _THREADS = 3  # at once keep the disk at work while pieces are copied
 _threads = threading.local()
@@ -170,6 +171,10 @@ def write_span(
     OSError
         What the file system reports. Any part of the span may have been written.
     """
+    if output.direct is None and not (share_head or share_tail):
+        seen(data)
+        _pwrite(output, output.fd, span.offset, data)
+        return []
     start = min(-span.offset % PAGE, span.nbytes)
     stop = start + (span.nbytes - start) // PAGE * PAGE
     head, body, tail = data[:start], data[start:stop], data[stop:]
@@ -300,6 +305,15 @@ def patch(stream: Bytes, start: int, found: Iterable[tuple[int, bytes]]) -> None
 
 def _write_body(output: Output, offset: int, body: Bytes, seen: Callable[[Bytes], object]) -> None:
     """Write whole pages, while they are looked at, and copied to where O_DIRECT takes them from."""
+    if body.size <= _SHORT:  # to start a thread takes longer
+        if body.size:
+            straight = output.direct is None or body.ctypes.data % PAGE == 0
+            piece = body if straight else _slots()[0][: body.size]
+            if not straight:
+                np.copyto(piece, body)
+            _write_pages(output, offset, piece)
+            seen(piece)
+        return
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="mmchunks-write") as threads:
         if output.direct is None or body.ctypes.data % PAGE == 0:
             written = threads.submit(_write_pages, output, offset, body)
