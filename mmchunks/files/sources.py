@@ -251,9 +251,23 @@ def _read_layout(fd: int, file_nbytes: int, *, max_header_size: int) -> Layout:
         head += more
     layout = npy.decode(head, max_header_size=max_header_size)
     if layout.stop > file_nbytes:
-        msg = (
-            f"header promises {layout.nbytes:,} bytes of data, "
-            f"file holds {file_nbytes - layout.offset:,}"
-        )
-        raise HeaderError(msg)
+        raise HeaderError(_cut_short(layout, file_nbytes - layout.offset))
     return layout
+
+
+def _cut_short(layout: Layout, held_nbytes: int) -> str:
+    """Say what there is of an array whose writer did not end, and how to have that."""
+    msg = f"header promises {layout.nbytes:,} bytes of data, file holds {held_nbytes:,}"
+    if not layout.ndim or not layout.itemsize:
+        return msg
+    axis = layout.axes[0]
+    length, row_nbytes = layout.shape[axis], layout.nbytes // layout.shape[axis]
+    whole = held_nbytes // row_nbytes
+    shape = (*layout.shape[:axis], whole, *layout.shape[axis + 1 :])
+    dtype = npy.dtype_text(layout.dtype)
+    order = "" if layout.order == "C" else ', order="F"'
+    return (
+        f"{msg}: {whole:,} of {length:,} whole rows along axis {axis}; its writer did not end, or the "
+        f"copy did not: to have those, write open_raw(path, {dtype}, {shape}, offset={layout.offset}"
+        f"{order})"
+    )

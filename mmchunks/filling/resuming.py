@@ -194,8 +194,9 @@ def _make(journal: Journal) -> bool:
             dtype = dtype_of(settings["dtype"])
             create_npy(path, settings["shape"], dtype, order=settings["order"])
         except (OSError, MMChunksError):
-            if not os.path.lexists(path):
-                journal.remove()
+            if os.path.lexists(path):  # another host was faster, which our turn did not keep out
+                return True
+            journal.remove()
             raise
     return True
 

@@ -22,8 +22,6 @@ looked at it before may for a long time believe that it has not grown, but not u
 from __future__ import annotations
 
 import errno
-import fcntl
-import glob
 import json
 import os
 import shutil
@@ -39,7 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import JournalError, os_error
-from mmchunks.writing.durable import making, sync_folder, write_new
+from mmchunks.writing.durable import claim, litter, making, refusal, sync_folder, write_new
 from mmchunks.writing.ledger import Ledger
 from mmchunks.writing.lines import Entry, check_settings, read_line, write_line
 from mmchunks.writing.locks import owned, require_owner
@@ -107,11 +105,12 @@ class Journal:
             If none can be made there.
         """
         journal = cls(path=os.fspath(path))
-        _clear_litter(journal.folder)
+        for left in litter(journal.folder.parent, journal.folder.name, ""):
+            shutil.rmtree(left, ignore_errors=True)
         unborn = Path(f"{journal.folder}.{uuid.uuid4().hex}")
         with making(journal.path):
             unborn.mkdir()
-        alive = _claim(unborn)
+        alive = _claimed(unborn)
         try:
             rest = dict(settings)
             if "scenarios" in rest:
@@ -121,7 +120,7 @@ class Journal:
             # Renaming a folder onto one that holds something fails: of two creators one wins.
             unborn.rename(journal.folder)
         except OSError:
-            shutil.rmtree(unborn)
+            shutil.rmtree(unborn, ignore_errors=True)
             if not journal.folder.exists():
                 raise
             msg = f"{path}: has a journal of earlier work; carry on with it, or remove {journal.folder}"
@@ -264,6 +263,8 @@ class Journal:
         except FileNotFoundError:
             self._require_folder()
             raise
+        except OSError as error:
+            raise refusal(self.folder, "nothing can be written down", error) from error
         try:
             sync_folder(self.folder)
             yield Writer(name, fd, host=host, pid=pid, owner=owner)
@@ -335,7 +336,7 @@ class Journal:
     def remove(self) -> None:
         """Forget everything: the file has no journal from now on."""
         # The name goes first: a journal that lacks some of its lines must not be found.
-        alive = _claim(self.folder)
+        alive = _claimed(self.folder)
         try:
             dying = self.folder.rename(f"{self.folder}.{uuid.uuid4().hex}")
             sync_folder(dying.parent)
@@ -392,12 +393,13 @@ class Writer:
                     os.fdatasync(self._fd)
             except OSError as error:  # not Ctrl-C, which comes before a write or after it
                 self._give_up()
-                msg = f"{self._path}: an entry is lost: {(error.strerror or '').lower()}"
-                raise os_error(error.errno, msg) from error
+                what = "an entry is lost"
+                raise refusal(self._path, what, error, nbytes=len(text)) from error
             if written < len(text):
                 self._give_up()
-                msg = f"{self._path}: {written:,} of {len(text):,} bytes were written; is it full?"
-                raise OSError(msg)
+                full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                what = f"an entry is lost, {written:,} of {len(text):,} bytes were written"
+                raise refusal(self._path, what, full, nbytes=len(text))
             self._nbytes += written
 
     def _give_up(self) -> None:
@@ -468,21 +470,8 @@ def _read(file: Path, most_nbytes: int | None, *, durable: bool = False) -> byte
     return text
 
 
-def _claim(folder: Path) -> int:
-    """Hold a folder that has no lasting name yet, for as long as its maker lives."""
+def _claimed(folder: Path) -> int:
+    """Hold a folder that has no lasting name, until the descriptor is closed."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    claim(fd)
     return fd
-
-
-def _clear_litter(folder: Path) -> None:
-    """Remove the folders that makers and removers left behind when they were killed."""
-    for litter in folder.parent.glob(f"{glob.escape(folder.name)}.{'[0-9a-f]' * 32}"):
-        with suppress(OSError):
-            fd = os.open(litter, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(litter)
-            finally:
-                os.close(fd)

@@ -176,12 +176,8 @@ def _take(folder: Path, name: str, *, force: bool) -> tuple[Owner, int | None]:
             other = _read(card)
             if not force:
                 _require_free(folder, other, me, held)
-            card.unlink(missing_ok=True)
-            try:
-                write_new(card, json.dumps(asdict(me)).encode())
-            except FileExistsError:
-                msg = f"{folder}: another process took it this very moment; wait for it to end"
-                raise JournalError(msg) from None
+            _remove(card, other)
+            _put(card, me)
         except BaseException:
             _let_go(held)
             raise
@@ -195,6 +191,46 @@ def _require_free(folder: Path, other: Owner | None, me: Owner, held: int | None
     if other is None or mount_of(folder).local or other.gone(me):
         return
     raise JournalError(_refusal(folder, other))
+
+
+def _remove(card: Path, other: Owner | None) -> None:
+    """Take away the card of an owner that is gone, and no other one's."""
+    # Whoever looks on another host, where our lock does not reach, may have done so, and be the owner
+    # by now. So the card is moved first, and looked at where nobody else finds it.
+    moved = card.with_name(f".{card.name}.{uuid.uuid4().hex}")
+    try:
+        card.rename(moved)
+    except FileNotFoundError:
+        return
+    try:
+        if _read(moved) != other:
+            with suppress(OSError):
+                os.link(moved, card)
+            raise JournalError(_just_taken(card))
+    finally:
+        moved.unlink(missing_ok=True)
+
+
+def _put(card: Path, me: Owner) -> None:
+    """Put down the card of a new owner: all of it at once, and only if there is none."""
+    text = json.dumps(asdict(me)).encode()
+    whole = card.with_name(f".{card.name}.{me.token}")
+    write_new(whole, text)
+    try:
+        try:
+            os.link(whole, card)
+        except FileExistsError:
+            raise
+        except OSError:  # no hard links here: for a moment it is there and empty
+            write_new(card, text)
+    except FileExistsError:
+        raise JournalError(_just_taken(card)) from None
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def _just_taken(card: Path) -> str:
+    return f"{card.parent}: another process took it this very moment; wait for it to end"
 
 
 def _release(folder: Path, name: str, me: Owner) -> None:

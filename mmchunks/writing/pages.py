@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmchunks.errors import os_error
 from mmchunks.files.layout import PAGE
 from mmchunks.files.runs import overlaps
+from mmchunks.writing.durable import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -229,8 +229,7 @@ def flush(output: Output) -> None:
     try:
         os.fdatasync(output.fd)
     except OSError as error:
-        msg = f"{output.path}: what was written is lost: {(error.strerror or '').lower()}"
-        raise os_error(error.errno, msg) from error
+        raise refusal(output.path, "what was written is lost", error) from error
 
 
 def settle(output: Output, fragments: Iterable[Fragment], *, stop: int) -> int:
@@ -375,11 +374,8 @@ def _pwrite(output: Output, fd: int, offset: int, data: Bytes) -> None:
         try:
             done += os.pwrite(fd, data[done:].data, offset + done)
         except OSError as error:
-            msg = (
-                f"{output.path}: bytes {offset:,} to {offset + data.size:,} were not written: "
-                f"{(error.strerror or '').lower()}"
-            )
-            raise os_error(error.errno, msg) from error
+            what = f"bytes {offset:,} to {offset + data.size:,} were not written"
+            raise refusal(output.path, what, error, nbytes=data.size - done) from error
 
 
 def _read_page(output: Output, start: int) -> Bytes:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import glob
 import os
 import stat
 import struct
@@ -23,12 +22,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from mmchunks.errors import os_error
-from mmchunks.writing.durable import making, sync_folder
+from mmchunks.writing.durable import NO_SPACE, claim, free_nbytes, litter, making, sync_folder
 
 __all__ = ["create"]
 
 _CANNOT = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV}
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 # From linux/fs.h; ioctl numbers of x86, arm and riscv (others refuse them, and are left alone).
 _GET_FLAGS, _SET_FLAGS, _NO_COPY_ON_WRITE = 0x80086601, 0x40086602, 0x00800000
@@ -74,7 +72,8 @@ def create(
     b'headababab'
     """
     _require_ours_to_take(path, overwrite=overwrite)
-    _clear_litter(Path(path))
+    for left in litter(Path(path).parent, f".{Path(path).name}", ".partial"):
+        left.unlink(missing_ok=True)
     partial = Path(path).parent / f".{Path(path).name}.{uuid.uuid4().hex}.partial"
     try:
         for nameless in (True, False):
@@ -88,12 +87,12 @@ def create(
             finally:
                 os.close(fd)
     except OSError as error:
-        if error.errno is None or error.errno not in _NO_SPACE:
+        if error.errno not in NO_SPACE or error.errno is None:
             raise
         raise _no_space(path, nbytes, error.errno) from error
     finally:
         # Before anything else is said: a reservation that failed half-way may hold the whole disk.
-        with suppress(NotADirectoryError):
+        with suppress(OSError):  # of a name that was never there, on a disk that is read only
             partial.unlink(missing_ok=True)
     sync_folder(Path(path).parent)
 
@@ -116,20 +115,6 @@ def _require_ours_to_take(path: str, *, overwrite: bool) -> None:
         raise os_error(errno.EEXIST, msg)
 
 
-def _clear_litter(path: Path) -> None:
-    """Remove what makers of this very file left behind when they were killed."""
-    for litter in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 32}.partial"):
-        with suppress(OSError):
-            fd = os.open(litter, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(
-                    fd, fcntl.LOCK_EX | fcntl.LOCK_NB
-                )  # its maker lives where it cannot be had
-                litter.unlink()
-            finally:
-                os.close(fd)
-
-
 def _open_new(partial: Path, *, nameless: bool) -> int:
     """Open a new file; one without a name, where there are such, is gone if we are killed."""
     fd = -1
@@ -138,8 +123,7 @@ def _open_new(partial: Path, *, nameless: bool) -> int:
             fd = os.open(partial.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o666)
     if fd < 0:
         fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with suppress(OSError):  # so that nobody takes it for litter
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    claim(fd)
     return fd
 
 
@@ -150,7 +134,7 @@ def _named(fd: int, partial: Path) -> bool:
         os.link(f"/proc/self/fd/{fd}", partial, src_dir_fd=fd)
     except OSError as error:
         # EPERM, EACCES of hardened kernels, ENOENT without /proc, others of unusual file systems.
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise
         return False
     return True
@@ -174,7 +158,7 @@ def _reserve(fd: int, nbytes: int) -> bool:
     """Reserve `nbytes` bytes; False where the file system cannot."""
     # Asked first, because some file systems take all there is before they find it too little,
     # and meanwhile every other writer of the disk fails.
-    if nbytes > _free_nbytes(fd):
+    if nbytes > free_nbytes(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     while _libc.fallocate(fd, 0, 0, nbytes):
         code = ctypes.get_errno()
@@ -208,18 +192,13 @@ def _rename(partial: Path, path: str, *, overwrite: bool) -> None:
     partial.replace(path)
 
 
-def _free_nbytes(where: int | Path) -> int:
-    found = os.statvfs(where)
-    return found.f_bavail * found.f_frsize
-
-
 def _taken(path: str) -> OSError:
     msg = f"{path}: exists; pass overwrite=True to replace it, or open it with open_target"
     return os_error(errno.EEXIST, msg)
 
 
 def _no_space(path: str, nbytes: int, code: int) -> OSError:
-    free = _free_nbytes(Path(path).parent)
+    free = free_nbytes(Path(path).parent)
     msg = (
         f"{path}: needs {nbytes:,} bytes, {free:,} bytes are free "
         f"({os.strerror(code).lower()}); free some, or write to another disk"

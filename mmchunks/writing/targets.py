@@ -134,7 +134,7 @@ class Target:
         subarray, block = self._fitted(index, block)
         if not self.local:
             self._caution(subarray)
-        if self.local and subarray.nbytes <= _CACHED_NBYTES:
+        if self.local and subarray.nbytes <= min(_CACHED_NBYTES, _SLAB_NBYTES):
             # People assign a row of 3 kB ten thousand times a second: past the cache, and by threads,
             # each would take as long as a hundred.
             self._write(self._handle.shared(cached=True), subarray, block, exact=True, seen=_ignore)

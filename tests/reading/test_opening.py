@@ -266,9 +266,27 @@ def test_a_token_does_not_read_the_data(ramp):
 def test_a_truncated_file_is_a_header_error_with_both_numbers(ramp):
     path, _ = ramp
     os.truncate(path, 128 + 1000)
-    sentence = f"^{path}: header promises 68,000 bytes of data, file holds 1,000$"
+    sentence = (
+        f"^{path}: header promises 68,000 bytes of data, file holds 1,000: 14 of 1,000 whole rows "
+    )
     with pytest.raises(HeaderError, match=sentence):
         open_npy(path)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [">f4", "U3", [("a", "<i2"), ("b", "f8", (2,))]], ids=str)
+def test_what_there_is_of_a_truncated_file_is_had_as_the_error_says(tmp_path, order, dtype):
+    array = np.asarray(np.zeros((6, 5), dtype), order=order)
+    array[...] = np.arange(30).reshape(6, 5).astype("i4") if dtype == ">f4" else array
+    path = tmp_path / "x.npy"
+    np.save(path, array)
+    row = array.nbytes // (6 if order == "C" else 5)
+    os.truncate(path, path.stat().st_size - row - 1)
+    with pytest.raises(HeaderError, match=r"write open_raw\(path, ") as caught:
+        open_npy(path)
+    call = str(caught.value).partition("write ")[2]
+    found = eval(call, {"open_raw": open_raw, "path": path})[...]
+    np.testing.assert_array_equal(found, array[:4] if order == "C" else array[:, :3])
 
 
 CONTENTS = {

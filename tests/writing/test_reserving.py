@@ -87,7 +87,7 @@ def test_too_little_space_is_said_in_numbers_and_leaves_nothing(small_disk):
 @pytest.mark.parametrize("reserve", [True, False])
 def test_space_that_somebody_takes_meanwhile_leaves_nothing(small_disk, reserve, monkeypatch):
     (small_disk / "other").write_bytes(bytes(5_000_000))
-    monkeypatch.setattr(reserving, "_free_nbytes", lambda _: 9_000_000)
+    monkeypatch.setattr(reserving, "free_nbytes", lambda _: 9_000_000)
     with pytest.raises(OSError, match="a: needs 5,000,000 bytes"):
         make(small_disk / "a", 5_000_000, reserve=reserve, fill=b"x")
     assert os.listdir(small_disk) == ["other"]
