@@ -16,13 +16,13 @@ import queue
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mmchunks.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 __all__ = ["RING", "Event", "Piece", "Ring", "RingSpec", "Slot", "drain", "feed", "pieces"]
 
@@ -174,7 +174,7 @@ def feed(
         for piece in todo:
             carry(piece)
         return
-    futures: list[Any] = [executor.submit(carry, piece) for piece in todo]
+    futures: list[Future[None]] = [executor.submit(carry, piece) for piece in todo]
     try:
         for future in futures:
             future.result()
