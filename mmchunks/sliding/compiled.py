@@ -18,7 +18,7 @@ them what the processor has. They stay in this file because numba keeps what it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numba
 import numpy as np
@@ -29,6 +29,8 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mmchunks.files.layout import Block
+
 __all__ = ["run_sums", "window_sums"]
 
 UNIT = 16  # as in `unitsums`
@@ -38,7 +40,7 @@ _SOON = 1024  # elements; how far ahead of its additions memory is asked for
 _LINE = 64  # bytes that memory brings at a time
 _INDEX = ir.IntType(32)
 
-_F = TypeVar("_F", bound="Callable[..., Any]")
+_F = TypeVar("_F", bound="Callable[..., object]")
 
 
 def _jit(function: _F) -> _F:
@@ -48,9 +50,7 @@ def _jit(function: _F) -> _F:
         return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
 
 
-def window_sums(
-    x: np.ndarray[Any, Any], length: int, origin: int, divisor: int = 1
-) -> np.ndarray[Any, Any]:
+def window_sums(x: Block, length: int, origin: int, divisor: int = 1) -> Block:
     """Sum every window of `length` rows, along the middle axis.
 
     Parameters
@@ -77,7 +77,7 @@ def window_sums(
     return sums
 
 
-def run_sums(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def run_sums(x: Block) -> Block:
     """Sum the last axis, as numpy sums 128 elements or fewer that lie side by side.
 
     Parameters

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -36,6 +36,10 @@ from mmchunks.sliding.folds import SUM, slide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+    from typing import TypeGuard
+
+    from mmchunks.files.layout import Block, DType, Numbers
 
 __all__ = ["UNIT", "compiles", "halve", "pair_up", "run_sums", "unit_sums", "window_sums"]
 
@@ -43,7 +47,7 @@ UNIT = 16  # elements; shorter windows are summed by doubling
 _NARROW = 16  # columns; strides over fewer of them are slow
 
 
-def unit_sums(x: Any, length: int, origin: int) -> Any:
+def unit_sums(x: Block, length: int, origin: int) -> Block:
     """Sum every window of `length` rows, along the middle axis.
 
     Parameters
@@ -84,7 +88,7 @@ def unit_sums(x: Any, length: int, origin: int) -> Any:
     return sums[:, skip : skip + windows]
 
 
-def pair_up(x: Any) -> list[Any]:
+def pair_up(x: Block) -> list[Block]:
     """Sum runs of 1, 2, 4, 8 and 16 rows of (outer, rows, inner); rows are whole units."""
     runs = [x]
     for _ in range(UNIT.bit_length() - 1):
@@ -92,7 +96,7 @@ def pair_up(x: Any) -> list[Any]:
     return runs
 
 
-def halve(common: Any, before: list[Any], behind: list[Any]) -> Any:
+def halve(common: Block, before: list[Block], behind: list[Block]) -> Block:
     """Sum the windows that start in each unit.
 
     Parameters
@@ -118,9 +122,9 @@ def halve(common: Any, before: list[Any], behind: list[Any]) -> Any:
     return sums
 
 
-def _add_first(runs: list[Any], count: int, units: slice) -> Any:
+def _add_first(runs: list[Block], count: int, units: slice) -> Block:
     """Add up the first `count` rows of some units, from the shortest run on."""
-    sums = None
+    sums: Block | None = None
     for level, sums_of_runs in enumerate(runs):
         size = 1 << level
         if count & size:
@@ -128,6 +132,7 @@ def _add_first(runs: list[Any], count: int, units: slice) -> Any:
             by_unit = sums_of_runs.reshape(outer, -1, UNIT // size, inner)[:, units]
             run = by_unit[:, :, count // (2 * size) * 2]
             sums = run.copy() if sums is None else run + sums
+    assert sums is not None  # of no rows there is no sum
     return sums
 
 
@@ -135,18 +140,18 @@ _WORTHWHILE = 2**20  # elements; what numba gains with fewer does not repay its 
 _ONCE_IMPORTED = 2**16  # elements
 
 
-def compiles(x: Any) -> bool:
+def compiles(x: Numbers) -> TypeGuard[Block]:
     """Whether sums of `x` run compiled: x is large enough, and numba installed and trusted."""
     worthwhile = _ONCE_IMPORTED if sys.modules.get("mmchunks.sliding.compiled") else _WORTHWHILE
     return _serves(x) and x.size >= worthwhile and _adds_units(x.dtype)
 
 
-def _serves(x: Any) -> bool:
+def _serves(x: Numbers) -> TypeGuard[Block]:
     return isinstance(x, np.ndarray) and x.dtype in (np.float32, np.float64)
 
 
 @functools.cache
-def _compiled() -> Any:
+def _compiled() -> ModuleType | None:
     """Import what numba compiles; None where there is no numba."""
     try:
         from mmchunks.sliding import compiled
@@ -156,7 +161,7 @@ def _compiled() -> Any:
 
 
 @functools.cache
-def _adds_units(dtype: np.dtype[Any]) -> bool:
+def _adds_units(dtype: DType) -> bool:
     """Whether what is compiled adds units as `unitsums` does."""
     compiled = _compiled()
     if compiled is None:
@@ -174,7 +179,7 @@ def _adds_units(dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+def _attempt(function: Callable[..., Block], *arguments: object) -> Block | None:
     """Call what numba compiles for the first call with such arrays; None where it cannot."""
     try:
         return function(*arguments)
@@ -190,7 +195,7 @@ def _warn(reason: str) -> None:
     warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
-def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
+def window_sums(x: Numbers, length: int, origin: int, divisor: int = 1) -> Numbers:
     """Sum every window of `length` rows of `x`, in the fastest way that gives the same bits.
 
     Parameters
@@ -210,17 +215,28 @@ def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
         A new array.
     """
     if compiles(x):
-        sums = _attempt(_compiled().window_sums, x, length, origin, divisor)
-        if sums is not None:
-            return sums
-    # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
-    sums = unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
+        compiled = _compiled()
+        assert compiled is not None
+        found = _attempt(compiled.window_sums, x, length, origin, divisor)
+        if found is not None:
+            return found
+    sums = _uncompiled(x, length, origin)
     if divisor != 1:
         sums /= divisor
     return sums
 
 
-def run_sums(runs: Any) -> Any:
+def _uncompiled(x: Numbers, length: int, origin: int) -> Numbers:
+    # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
+    return unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
+
+
+# What is NumPy's stays so: `variances` goes on with it.
+@overload
+def run_sums(runs: Block) -> Block: ...
+@overload
+def run_sums(runs: Numbers) -> Numbers: ...
+def run_sums(runs: Numbers) -> Numbers:
     """Sum runs of elements, in the fastest way that gives the bits of numpy's pairwise sum.
 
     Parameters
@@ -235,7 +251,7 @@ def run_sums(runs: Any) -> Any:
     """
     across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
     whole = all(stride >= 0 and stride % runs.itemsize == 0 for stride in runs.strides)
-    sums = None
+    sums: Numbers | None = None
     if across and whole and compiles(runs) and _adds_runs(runs.dtype):
         sums = _attempt(_by_halves, runs)
     if sums is None:
@@ -246,7 +262,7 @@ def run_sums(runs: Any) -> Any:
 
 
 @functools.cache
-def _adds_runs(dtype: np.dtype[Any]) -> bool:
+def _adds_runs(dtype: DType) -> bool:
     """Whether the order in which this NumPy adds up contiguous memory is the one compiled here."""
     x = np.random.default_rng(0).standard_normal((1000, 16)).astype(dtype)
     for length in (7, 16, 100, 128, 301, 1000):
@@ -257,9 +273,12 @@ def _adds_runs(dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _by_halves(runs: Any) -> Any:
+def _by_halves(runs: Block) -> Block:
     length = runs.shape[-1]
     if length <= 128:
-        return _compiled().run_sums(runs)
+        compiled = _compiled()
+        assert compiled is not None
+        sums: Block = compiled.run_sums(runs)
+        return sums
     half = length // 2 - length // 2 % 8
     return _by_halves(runs[..., :half]) + _by_halves(runs[..., half:])

@@ -15,7 +15,7 @@ from zero the elements are, nothing drifts, and a NaN stays where it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -24,25 +24,27 @@ from mmchunks.sliding.sums import UNIT, halve, pair_up, run_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeGuard
 
+    from mmchunks.files.layout import Block, DType, Numbers
     from mmchunks.sliding.folds import State
 
 __all__ = ["run_moments", "serves", "window_variances"]
+
+_Finish: TypeAlias = "Callable[[tuple[Block, ...]], Block]"
 
 _SHORTEST = 2 * UNIT  # elements; windows of fewer may have no whole unit in common
 _BATCH = 2**17  # elements that are worked on at a time, in the second-level cache
 
 
-def serves(x: Any, length: int) -> bool:
+def serves(x: Numbers, length: int) -> TypeGuard[Block]:
     """Whether `window_variances` takes windows of `length` elements of `x`."""
     if not isinstance(x, np.ndarray) or length < _SHORTEST:
         return False
     return np.result_type(x.dtype, np.float64) == np.float64
 
 
-def window_variances(
-    x: Any, length: int, origin: int, finish: Callable[[State], Any], dtype: np.dtype[Any]
-) -> Any:
+def window_variances(x: Block, length: int, origin: int, finish: _Finish, dtype: DType) -> Block:
     """Reduce every window of `length` rows of the middle axis.
 
     Besides the result, memory is taken for a few batches, and for the units: some sixteenths of
@@ -76,12 +78,12 @@ def window_variances(
     return result
 
 
-def _reduce(x: Any, length: int, skip: int, finish: Callable[[State], Any], result: Any) -> None:
+def _reduce(x: Block, length: int, skip: int, finish: _Finish, result: Block) -> None:
     outer, windows, inner = result.shape
     starting = -(-(skip + windows) // UNIT)  # units in which windows start
     units, rest = divmod(length - UNIT, UNIT)  # of the interior, which has one row more
     batch = max(1, _BATCH // max(1, outer * inner * UNIT))  # units
-    states: State = ()
+    states: tuple[Block, ...] = ()
     for start in range(0, starting + units - 1, batch):
         count = min(batch, starting + units - 1 - start)
         part = _of_units(_rows(x, (start + 1) * UNIT - 1 - skip, count * UNIT))
@@ -98,7 +100,7 @@ def _reduce(x: Any, length: int, skip: int, finish: Callable[[State], Any], resu
         second = square + first * lost
         at, size = start * UNIT - skip, (stop - start) * UNIT
 
-        def distances(row: int, mean: Any = mean, size: int = size) -> Any:
+        def distances(row: int, mean: Block = mean, size: int = size) -> Block:
             near = _rows(x, row, size).reshape(outer, -1, UNIT, inner)
             near -= mean[:, :, None]
             return near
@@ -118,7 +120,7 @@ def _reduce(x: Any, length: int, skip: int, finish: Callable[[State], Any], resu
         result[:, here] = finish((firsts[:, low:high], seconds[:, low:high]))
 
 
-def _rows(x: Any, start: int, count: int) -> Any:
+def _rows(x: Block, start: int, count: int) -> Block:
     """Copy rows to double precision, with zeros for those that are not there."""
     outer, rows, inner = x.shape
     found = np.zeros((outer, count, inner))
@@ -128,7 +130,7 @@ def _rows(x: Any, start: int, count: int) -> Any:
     return found
 
 
-def _of_units(x: Any) -> tuple[Any, Any, Any]:
+def _of_units(x: Block) -> tuple[Block, Block, Block]:
     """Tell the state (see `folds`) of each unit of rows; these are changed."""
     outer, _, inner = x.shape
     mean = pair_up(x)[-1] / UNIT
@@ -141,7 +143,7 @@ def _of_units(x: Any) -> tuple[Any, Any, Any]:
     return *exact_sum(mean * UNIT, residue), square
 
 
-def _move_to_mean(squares: Any, firsts: Any, count: int) -> None:
+def _move_to_mean(squares: Block, firsts: Block, count: int) -> None:
     """Make squared distances from any one number those from the mean of `count` elements."""
     np.subtract(squares, firsts / count * firsts, out=squares, where=squares < np.inf)
     np.maximum(squares, 0, out=squares)
@@ -166,7 +168,7 @@ def run_moments(state: State, count: int) -> State:
     return results
 
 
-def _of_runs(x: Any, planes: int) -> State:
+def _of_runs(x: Block, planes: int) -> State:
     length = x.shape[-1]
     mean = run_sums(x) / length
     distance = x - mean[..., None]
