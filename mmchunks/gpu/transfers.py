@@ -81,7 +81,7 @@ def upload(
     Returns
     -------
     cupy.ndarray
-        Ready on the current stream. What a device cannot count arrives as bytes, see `unpacking`.
+        Ready on the current stream. What a device cannot count arrives as bytes, see `forms`.
 
     Raises
     ------

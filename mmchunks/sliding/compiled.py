@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: ARG001
 # numba finds the types of what it compiles, and binds the arguments of intrinsics
-"""How fast can windows be summed? As `unitsums` sums them, compiled by numba.
+"""How fast can windows be summed? As `sums` sums them, compiled by numba.
 
-Importing this module imports numba, which takes a second: `summing` does so for the first large
-block. Every addition is made in the order in which `unitsums` and `folds` make it, so the bits are
+Importing this module imports numba, which takes a second: `sums` does so for the first large
+block. Every addition is made in the order in which `sums` and `folds` make it, so the bits are
 the same with and without numba; what is gained is that no array is made on the way, and that the
 16 sums of a unit, which do not wait for each other, are made side by side. A running sum always
 waits for its last addition.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_sums", "window_sums"]
 
-UNIT = 16  # as in `unitsums`
+UNIT = 16  # as in `sums`
 TILE = 512  # elements that short windows are summed of at a time, within the first-level cache
 BATCH = 4096  # units of elements that long windows are summed of at a time, within the second
 _SOON = 1024  # elements; how far ahead of its additions memory is asked for

@@ -162,7 +162,7 @@ def _compiled() -> ModuleType | None:
 
 @functools.cache
 def _adds_units(dtype: DType) -> bool:
-    """Whether what is compiled adds units as `unitsums` does."""
+    """Whether what is compiled adds units as `unit_sums` does."""
     compiled = _compiled()
     if compiled is None:
         return False

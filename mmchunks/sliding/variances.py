@@ -1,8 +1,8 @@
 """How are variances of long windows made of a few short sums? About a mean that they share.
 
-The 16 windows that start in a unit share an interior (see `unitsums`). Its whole units have a mean
+The 16 windows that start in a unit share an interior (see `sums`). Its whole units have a mean
 in common, c. For each window the sums of (x - c) and of (x - c)**2 over the elements that it has
-besides are had as in `unitsums`, by halving, and
+besides are had as in `sums`, by halving, and
 
     sum of squared distances from the window's own mean
         = sum of (x - c)**2  -  (sum of (x - c))**2 / elements

@@ -174,7 +174,7 @@ def reduce_windows(
         last axis (-1), or the last axes (a tuple) where several slide.
     origin : {axis: int}
         Index of the block's first row in the array that it was cut from; 0 for axes not named.
-        With it a window gives the same bits whatever the cut (see `unitsums`).
+        With it a window gives the same bits whatever the cut (see `sums`).
 
     Returns
     -------
