@@ -77,6 +77,7 @@ class Fold:
 
 def namespace(array: Array) -> ModuleType:
     """Return the module whose functions take `array`: numpy, or cupy if it comes from there."""
+    # Whoever made the array has imported its module: CuPy is not imported to ask.
     return sys.modules[type(array).__module__.partition(".")[0]]
 
 
@@ -99,7 +100,7 @@ def slide(state: _Planes[_N], length: int, fold: Fold, count: int) -> _Planes[_N
     tuple of arrays (outer, rows - length + 1, inner)
         New arrays.
     """
-    if length == 1:
+    if length == 1:  # a copy, because means are divided in place, and a block is not to change
         return tuple(plane.copy() for plane in state)
     windows = state[0].shape[1] - length + 1
     done: _Planes[_N] | None = None
@@ -119,11 +120,14 @@ def slide(state: _Planes[_N], length: int, fold: Fold, count: int) -> _Planes[_N
         rest = power[0].shape[1] - rows
         left, right = _rows(power, 0, rest), _rows(power, rows, rest)
         out = None if spare is None else _rows(spare, 0, rest)
+        # Neither the caller's memory, nor what `done` is still a view of: the first power it took.
         spare = None if power is state or done_rows == rows else power
         power = fold.merge(left, rows * count, right, rows * count, out)
         rows *= 2
     if done is not None:
         return done
+    # What may be counted twice needs no other power: the largest one from either end, however they
+    # overlap. Nor does it ask how many elements these are.
     first, last = _rows(power, 0, windows), _rows(power, length - rows, windows)
     return first if rows == length else fold.merge(first, rows, last, rows, None)
 
@@ -175,6 +179,7 @@ def _runs(state: State, start: int, length: int, step: int, number: int) -> Stat
     """Show `number` runs of `length` rows, one every `step` rows from `start`, on a new last axis."""
 
     def view(plane: Numbers) -> Numbers:
+        # as_strided knows no bounds: one run too many would be read from someone else's memory.
         assert start + rows_read(number, length, step) <= plane.shape[1]
         outer, rows, inner = plane.strides
         runs: Numbers = namespace(plane).lib.stride_tricks.as_strided(
@@ -229,6 +234,7 @@ def _add(
 def _add_up(state: State, _count: int) -> State:
     # NumPy adds pairwise only along contiguous memory, and one after the other otherwise: a
     # value must not depend on how its block lies in memory, so the runs are made contiguous.
+    # Integers are not copied: they add up to the same in any order.
     plane = state[0]
     if plane.strides[-1] != plane.itemsize and plane.dtype.kind in "fc":
         plane = namespace(plane).ascontiguousarray(plane)
@@ -249,6 +255,7 @@ def _merge_variance(
     """
     if len(left) == 2:
         (total, square), (other, other_square) = left, right
+        # Of as many elements, sums differ as means do, only n times as much: nothing is divided.
         distance = other - total if n == m else other / m - total / n
         return total + other, square + other_square + _between(distance, n, m)
     (high, low, square), (other, other_low, other_square) = left, right
@@ -270,6 +277,8 @@ def _between(distance: _N, n: int, m: int) -> _N:
         squared = distance.real**2 + distance.imag**2
     else:
         squared = distance * distance
+    # By whole numbers, and the division last: a weight such as n * m / (n + m), made first, would
+    # bring a rounding of its own.
     if n == m:
         squared /= 2 * n
     else:
@@ -288,8 +297,9 @@ def exact_sum(a: _N, b: _N) -> tuple[_N, _N]:
 def exact_product(a: _N, n: int) -> tuple[_N, _N]:
     """Multiply by a count: the rounded product, and exactly what rounding took."""
     product = a * n
-    # The upper half of the digits times n is exact, and so is the lower half.
-    if a.dtype == np.float64:
+    # The upper half of the digits times n is exact, and so is the lower half, of
+    # doubles up to n = 2**26.
+    if a.dtype == np.float64:  # by its bits, so that a mean of 1e301 stays a number
         upper = (a.view(np.int64) & -(1 << 27)).view(np.float64)
     else:  # Veltkamp's split, which overflows where a is close to the largest number
         scaled = a * (2.0 ** ((np.finfo(a.dtype).nmant + 2) // 2) + 1)
@@ -301,12 +311,15 @@ def exact_mean(high: _N, low: _N, n: int) -> tuple[_N, _N]:
     """Divide a sum by `n`: the rounded mean, and what rounding took."""
     mean = high / n
     product, error = exact_product(mean, n)
+    # `high - product` is exact, because they are nearly the same.
     return mean, ((high - product) - error + low) / n
 
 
 def _collect_variance(state: State, count: int) -> State:
     """Merge runs (…, length) from halves down; what does not halve is merged last."""
     length = state[0].shape[-1]
+    # A power of two, so that each merge but the last is of two runs of as many elements: the way
+    # that needs no means.
     rows = 1 << (length.bit_length() - 1)
     rest = tuple(plane[..., rows:] for plane in state)
     state = tuple(plane[..., :rows] for plane in state)

@@ -67,6 +67,7 @@ def unit_sums(x: Block, length: int, origin: int) -> Block:
     if length < UNIT:
         return slide((x,), length, SUM, 1)[0]
     outer, rows, inner = x.shape
+    # Neither copy changes a bit: each column is summed by itself.
     if 1 < inner < _NARROW:
         columns = np.ascontiguousarray(x.transpose(0, 2, 1)).reshape(outer * inner, rows, 1)
         sums = unit_sums(columns, length, origin)
@@ -79,9 +80,10 @@ def unit_sums(x: Block, length: int, origin: int) -> Block:
     padded[:, skip + 1 : skip + 1 + rows] = x
     behind = padded[:, length + 1 : length + 1 + starting * UNIT]
     runs = pair_up(padded)
+    # What is behind begins where the length has it, at odd rows too: its pairs are others.
     common = _add_first(runs, rest + 1, slice(units + 1, units + 1 + starting))
     sums = halve(common, runs, pair_up(behind))
-    if units:  # last: these are the larger ones
+    if units:  # last: these are the larger ones, and what the small ones lose to rounding is small
         (few,) = slide((runs[-1][:, 1 : starting + units],), units, SUM, 1)
         by_unit = sums.reshape(outer, starting, UNIT, inner)
         by_unit += few[:, :, None]
@@ -113,6 +115,8 @@ def halve(common: Block, before: list[Block], behind: list[Block]) -> Block:
         A new array.
     """
     sums = common
+    # Of two runs a half shares the one that touches what it has in common already: the later one of
+    # those before it, the earlier one of those behind.
     for left, right in zip(before[-2::-1], behind[-2::-1], strict=True):
         outer, size, inner = sums.shape
         halves = np.empty((outer, 2 * size, inner), sums.dtype)
@@ -124,6 +128,8 @@ def halve(common: Block, before: list[Block], behind: list[Block]) -> Block:
 
 def _add_first(runs: list[Block], count: int, units: slice) -> Block:
     """Add up the first `count` rows of some units, from the shortest run on."""
+    # `compiled` adds up pairs of all 16, with -0.0 for those beyond `count`: there, too, what the last
+    # pair of each level is cut to meets the runs before it from the shortest one on.
     sums: Block | None = None
     for level, sums_of_runs in enumerate(runs):
         size = 1 << level
@@ -137,7 +143,7 @@ def _add_first(runs: list[Block], count: int, units: slice) -> Block:
 
 
 _WORTHWHILE = 2**20  # elements; what numba gains with fewer does not repay its import
-_ONCE_IMPORTED = 2**16  # elements
+_ONCE_IMPORTED = 2**16  # elements, when a larger block has paid for that
 
 
 def compiles(x: Numbers) -> TypeGuard[Block]:
@@ -167,7 +173,8 @@ def _adds_units(dtype: DType) -> bool:
     if compiled is None:
         return False
     x = np.random.default_rng(0).standard_normal((1, 1700)).astype(dtype)
-    x[0, :40] = -0.0
+    x[0, :40] = -0.0  # whose sums are -0.0, too: compared are bytes, because -0.0 == 0.0
+    # By doubling; by units, of which some are in vectors; columns in vectors, and one beside them.
     for inner, length in ((1, 10), (1, 600), (17, 50)):
         rows = x.reshape(1, -1, inner)
         found = _attempt(compiled.window_sums, rows, length, 3)
@@ -183,7 +190,7 @@ def _attempt(function: Callable[..., Block], *arguments: object) -> Block | None
     """Call what numba compiles for the first call with such arrays; None where it cannot."""
     try:
         return function(*arguments)
-    except MemoryError:
+    except MemoryError:  # numba is not to blame, and numpy takes more
         raise
     except Exception as error:  # noqa: BLE001  whatever a numba, or a folder for its cache, may raise
         _warn(f"{type(error).__name__}: {error}")
@@ -249,6 +256,9 @@ def run_sums(runs: Numbers) -> Numbers:
     numpy.ndarray or cupy.ndarray (outer, runs, inner)
         A new array.
     """
+    # Compiled where columns are neighbours in memory: NumPy sums a transposed copy of those, and runs
+    # that lie in one piece as they are. Left to it are also runs that go backwards, and rows that are
+    # no whole number of elements apart, as in a field of packed records.
     across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
     whole = all(stride >= 0 and stride % runs.itemsize == 0 for stride in runs.strides)
     sums: Numbers | None = None
@@ -265,6 +275,7 @@ def run_sums(runs: Numbers) -> Numbers:
 def _adds_runs(dtype: DType) -> bool:
     """Whether the order in which this NumPy adds up contiguous memory is the one compiled here."""
     x = np.random.default_rng(0).standard_normal((1000, 16)).astype(dtype)
+    # NumPy adds fewer than 8 one by one, up to 128 in eight sums, and halves what is longer.
     for length in (7, 16, 100, 128, 301, 1000):
         runs = x[:length].T[None, None]
         found = _attempt(_by_halves, runs)
@@ -280,5 +291,5 @@ def _by_halves(runs: Block) -> Block:
         assert compiled is not None
         sums: Block = compiled.run_sums(runs)
         return sums
-    half = length // 2 - length // 2 % 8
+    half = length // 2 - length // 2 % 8  # as NumPy halves, so that its eight sums come out even
     return _by_halves(runs[..., :half]) + _by_halves(runs[..., half:])

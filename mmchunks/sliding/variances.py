@@ -83,9 +83,11 @@ def _reduce(x: Block, length: int, skip: int, finish: _Finish, result: Block) ->
     starting = -(-(skip + windows) // UNIT)  # units in which windows start
     units, rest = divmod(length - UNIT, UNIT)  # of the interior, which has one row more
     batch = max(1, _BATCH // max(1, outer * inner * UNIT))  # units
+    # The states of all units first: windows share any number of these.
     states: tuple[Block, ...] = ()
     for start in range(0, starting + units - 1, batch):
         count = min(batch, starting + units - 1 - start)
+        # The interior begins with the last row of a unit: there the sixteenth window starts.
         part = _of_units(_rows(x, (start + 1) * UNIT - 1 - skip, count * UNIT))
         if not states:
             states = tuple(np.empty((outer, starting + units - 1, inner)) for _ in part)
@@ -96,6 +98,7 @@ def _reduce(x: Block, length: int, skip: int, finish: _Finish, result: Block) ->
         stop = min(start + batch, starting)
         total, error, square = (plane[:, start:stop] for plane in common)
         mean, lost = exact_mean(total, error, units * UNIT)
+        # About a mean that is rounded distances add up to what rounding took, not to 0.
         first = units * UNIT * lost
         second = square + first * lost
         at, size = start * UNIT - skip, (stop - start) * UNIT
@@ -111,10 +114,11 @@ def _reduce(x: Block, length: int, skip: int, finish: _Finish, result: Block) ->
             second += after[:, :, row] * after[:, :, row]
         sides = [near.reshape(outer, size, inner) for near in map(distances, (at - 1, at + length))]
         firsts = halve(first, *map(pair_up, sides))
-        for side in sides:
+        for side in sides:  # in place: windows took a dozen blocks of memory once
             np.multiply(side, side, out=side)
         seconds = halve(second, *map(pair_up, sides))
         _move_to_mean(seconds, firsts, length)
+        # Every unit has 16 windows; of the first and the last one some are not there.
         low, high = max(0, -at), min(size, windows - at)
         here = slice(at + low, at + high)
         result[:, here] = finish((firsts[:, low:high], seconds[:, low:high]))
@@ -140,11 +144,15 @@ def _of_units(x: Block) -> tuple[Block, Block, Block]:
     x *= x
     square = pair_up(x)[-1]
     _move_to_mean(square, residue, UNIT)
+    # The mean is rounded, its product with 16 is not.
     return *exact_sum(mean * UNIT, residue), square
 
 
 def _move_to_mean(squares: Block, firsts: Block, count: int) -> None:
     """Make squared distances from any one number those from the mean of `count` elements."""
+    # Divided before it is multiplied, it is no larger than `squares`, and overflows no sooner. What
+    # is infinite stays so: of two infinities the difference is a NaN. And what is constant has 0,
+    # not a little less, of which there is no root.
     np.subtract(squares, firsts / count * firsts, out=squares, where=squares < np.inf)
     np.maximum(squares, 0, out=squares)
 
@@ -176,6 +184,7 @@ def _of_runs(x: Block, planes: int) -> State:
     distance *= distance
     square = run_sums(distance)
     _move_to_mean(square, residue, length)
+    # Runs merge by their sums: the mean times the length, and what either has lost to rounding.
     total, error = exact_product(mean, length)
     total, lost = exact_sum(total, residue)
     return (total, square) if planes == 2 else (total, lost + error, square)

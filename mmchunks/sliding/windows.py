@@ -215,6 +215,8 @@ def _merge(
 ) -> Numbers:
     """Slide along one axis after the other; the one that leaves least goes first."""
     state: State = (block,)
+    # By the steps that were asked for, not as `_within` shortens them: a block of few rows would have
+    # its axes in another order than the whole, and its windows other bits.
     axes = sorted(windows, key=lambda axis: (-steps[axis], axis))
     count = 1
     for axis in axes:
@@ -233,6 +235,7 @@ def _merge(
 
 def _within(step: int, rows: int) -> int:
     """Shorten a step beyond all rows to one that memory has, but to no other way of summing."""
+    # Longer than any window, as the step was: of `rows` a window of all rows would be a whole block.
     return min(step, rows + 1)
 
 
@@ -275,6 +278,7 @@ class _Slide:
                 self.step,
                 _STEPPING.get(fold, fold),
                 self.count,
+                # Blocks count from the start of the whole array, too: so do the units of their sums.
                 lambda blocks, n: self._every(
                     blocks, n, self.count * self.step, begin // self.step
                 ),
@@ -298,6 +302,8 @@ class _Slide:
 
 def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
     """Slide along `axis`, seen as the middle one of three, tile by tile."""
+    # As memory has them, the slowest first: a dense block is then seen, not copied, in whatever order
+    # it lies, and the result lies in the same.
     order = sorted(range(state[0].ndim), key=lambda a: -abs(state[0].strides[a]))
     lengths = [state[0].shape[a] for a in order]
     at = order.index(axis)
@@ -312,7 +318,7 @@ def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
         begin = starts.start * slide.step
         stop = begin + rows_read(starts.stop - starts.start, slide.length, slide.step)
         tile = slide(tuple(p[outer, begin:stop, inner] for p in planes), origin + begin)
-        if tile[0].shape == whole:
+        if tile[0].shape == whole:  # the only tile is the result
             results = tile
             break
         if not results:
@@ -376,6 +382,7 @@ def _show(
         shown = view[tile]
         part = function(shown, axis=-1 if len(axes) == 1 else tuple(range(-len(axes), 0)))
         part = xp.asarray(part)
+        # np.percentile(windows, 90), say, has forgotten the axis: its one number would fill the tile.
         if np.shape(part) != shown.shape[: block.ndim]:
             msg = (
                 f"reduce made {np.shape(part)} of windows {shown.shape}; it must reduce the "
