@@ -119,6 +119,8 @@ class Lane:
             stream.synchronize()  # after an error too, nothing may read memory that is given back
 
     def _stream(self) -> CuStream:
+        # One a thread: what is asked for on a stream is done in order, and would wait for the copies
+        # of other threads. Non-blocking, because others wait for, and hold up, the null stream.
         if not hasattr(self._own, "stream"):
             self._own.stream = self._cupy.cuda.Stream(non_blocking=True)
         stream: CuStream = self._own.stream
@@ -126,6 +128,8 @@ class Lane:
 
     def _threads(self, count: int) -> ThreadPoolExecutor:
         """Start threads whose current device is this lane's."""
+        # A thread begins on GPU 0, and an event that is made there cannot be recorded on a stream of
+        # another one: "invalid resource handle".
         return ThreadPoolExecutor(
             count, "mmchunks-reader", initializer=self._cupy.cuda.Device(self.gpu).use
         )
