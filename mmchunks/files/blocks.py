@@ -60,7 +60,7 @@ def borrowed(
     release : callable
         Called once, with `arguments`, when nothing views the memory any more: in whatever thread
         that happens, and not at the end of the process.
-    *arguments : Any
+    *arguments : object
         For `release`.
 
     Returns

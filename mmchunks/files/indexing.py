@@ -10,19 +10,19 @@ from __future__ import annotations
 import operator
 import reprlib
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
 from mmchunks.files.layout import spelled_out
 
 if TYPE_CHECKING:
-    from mmchunks.files.layout import Region
+    from mmchunks.files.layout import Index, Region
 
 __all__ = ["split_index"]
 
 _Pick: TypeAlias = int | slice | EllipsisType | None
 
 
-def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick, ...]]:
+def split_index(index: Index, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick, ...]]:
     """Split a basic index into the region it covers, and what it picks from that.
 
     Parameters
@@ -66,7 +66,7 @@ def split_index(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[_Pick
     return tuple(region), tuple(pick)
 
 
-def _split_entry(entry: Any, length: int, axis: int) -> tuple[slice, int | slice]:
+def _split_entry(entry: SupportsIndex | slice, length: int, axis: int) -> tuple[slice, int | slice]:
     if isinstance(entry, slice):
         picked = range(*entry.indices(length))
         if not picked:
@@ -81,7 +81,7 @@ def _split_entry(entry: Any, length: int, axis: int) -> tuple[slice, int | slice
     return slice(at, at + 1), 0
 
 
-def _integer(entry: Any) -> int:
+def _integer(entry: SupportsIndex) -> int:
     try:
         if not isinstance(entry, bool):  # NumPy takes True for a mask
             return operator.index(entry)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
@@ -24,13 +24,20 @@ from mmchunks.files.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import EllipsisType
+
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "PAGE",
+    "Array",
+    "ArrayModule",
     "Block",
     "Bytes",
     "DType",
+    "Index",
     "Layout",
+    "Numbers",
     "Order",
     "Region",
     "Span",
@@ -42,6 +49,10 @@ __all__ = [
 Region: TypeAlias = tuple[slice, ...]
 Order: TypeAlias = Literal["C", "F"]
 DType: TypeAlias = np.dtype[Any]
+
+_Entry: TypeAlias = "SupportsIndex | slice | EllipsisType | None"
+Index: TypeAlias = "_Entry | tuple[_Entry, ...]"
+"""What may stand between the brackets of an array; arrays, masks and names of fields do not."""
 
 Block: TypeAlias = np.ndarray[Any, Any]
 """An array in the memory of this host."""
@@ -99,7 +110,7 @@ class Layout:
     shape: tuple[int, ...]
     """Lengths of the axes, in NumPy order."""
 
-    dtype: np.dtype[Any]
+    dtype: DType
     """Type of one element, as stored (byte order included)."""
 
     order: Order = "C"
@@ -182,7 +193,7 @@ class Layout:
         """The region that holds every element."""
         return tuple(slice(0, n) for n in self.shape)
 
-    def region(self, index: Any) -> Region:
+    def region(self, index: Index) -> Region:
         """Turn what a user writes between brackets into a region.
 
         Parameters
@@ -245,7 +256,7 @@ class Subarray:
     """What of it; one slice per axis, clipped to the shape, without steps."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Type of one element, as stored."""
         return self.layout.dtype
 
@@ -305,7 +316,7 @@ class Subarray:
         return Runs(offset=offset, nbytes=nbytes, counts=tuple(counts), strides=tuple(steps))
 
 
-def spelled_out(index: Any, ndim: int) -> list[Any]:
+def spelled_out(index: object, ndim: int) -> list[Any]:
     """Write an index as one entry per axis, and its new axes: without ``...``, or its absence.
 
     Raises
@@ -332,7 +343,7 @@ def spelled_out(index: Any, ndim: int) -> list[Any]:
     return [*entries[:at], *[slice(None)] * (ndim - named), *entries[at + 1 :]]
 
 
-def _bounds(entry: Any, length: int) -> slice:
+def _bounds(entry: object, length: int) -> slice:
     """Clip one entry of an index to ``0 <= start <= stop <= length``."""
     if not isinstance(entry, slice):
         msg = f"a region holds slices only, got {entry!r}; write slice(i, i + 1) for one index"
@@ -356,3 +367,74 @@ def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         return (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
         return tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]
+
+
+# ruff: disable[D102]  # NumPy documents what these are
+class _Flags(Protocol):
+    """How an array lies in memory."""
+
+    @property
+    def c_contiguous(self) -> bool: ...
+
+
+class Array(Protocol):
+    """What we ask of an array, be it NumPy's or CuPy's: where its elements lie, and views of them."""
+
+    real: Any  # both are set where complex numbers are made of two arrays
+    imag: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def flags(self) -> _Flags: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: Index, /) -> Self: ...
+    def __setitem__(self, index: Index, value: Self | complex, /) -> None: ...
+    @overload
+    def reshape(self, length: int, /, *lengths: int) -> Self: ...
+    @overload
+    def reshape(self, shape: Sequence[int], /) -> Self: ...
+    @overload
+    def transpose(self, axes: Sequence[int], /) -> Self: ...
+    @overload
+    def transpose(self, *axes: int) -> Self: ...
+    def view(self, dtype: DTypeLike, /) -> Self: ...
+    def copy(self) -> Self: ...
+    def astype(
+        self, dtype: DTypeLike, /, order: Literal["C", "F", "K"] = ..., *, copy: bool = ...
+    ) -> Self: ...
+
+
+class Numbers(Array, Protocol):
+    """What we ask of arrays that are added up: NumPy's, or CuPy's, but those of one of them at a time."""
+
+    def sum(self, *, axis: int) -> Self: ...
+    def __add__(self, other: Self | complex, /) -> Self: ...
+    def __sub__(self, other: Self | complex, /) -> Self: ...
+    def __mul__(self, other: Self | complex, /) -> Self: ...
+    def __truediv__(self, other: Self | complex, /) -> Self: ...
+    def __pow__(self, other: float, /) -> Self: ...
+    def __and__(self, other: int, /) -> Self: ...
+    def __iadd__(self, other: Self | complex, /) -> Self: ...
+    def __imul__(self, other: Self | complex, /) -> Self: ...
+    def __itruediv__(self, other: Self | complex, /) -> Self: ...
+
+
+class ArrayModule(Protocol):
+    """What we ask of the module that makes arrays, NumPy or CuPy, where we are given it as `xp`."""
+
+    def array(self, array: Array, /, *, order: Literal["C"], copy: bool) -> Array: ...
+    def empty_like(self, array: Array, /, *, dtype: DType) -> Array: ...
+
+
+# ruff: enable[D102]

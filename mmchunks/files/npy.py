@@ -282,7 +282,7 @@ def _refuse_longer(size: int, max_header_size: int) -> None:
         raise HeaderError(msg)
 
 
-def _literal(text: str, *, mend: bool) -> Any:
+def _literal(text: str, *, mend: bool) -> object:
     try:
         try:
             return ast.literal_eval(text)
@@ -302,7 +302,7 @@ def _mended(text: str) -> str:
     return _LONGS.sub(r"\1\2", text).rstrip(" \t\r\n")
 
 
-def _layout(entries: Any, *, offset: int) -> Layout:
+def _layout(entries: object, *, offset: int) -> Layout:
     """Check the three entries of a header, and say what they promise."""
     if not isinstance(entries, dict) or entries.keys() != _KEYS:
         msg = f"the header must be a dict of {sorted(_KEYS)}, found {_excerpt(entries)}"
@@ -347,7 +347,7 @@ def _dtype(descr: Any) -> tuple[DType, tuple[int, ...]]:
     return dtype.subdtype or (dtype, ())
 
 
-def _descr(dtype: DType) -> Any:
+def _descr(dtype: DType) -> object:
     """Write a dtype as NumPy does, and make sure that it can be read back."""
     try:
         descr = np.lib.format.dtype_to_descr(dtype)
@@ -368,7 +368,7 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _excerpt(value: Any) -> str:
+def _excerpt(value: object) -> str:
     """Show the beginning of whatever was found, however large it is."""
     try:
         text = repr(value)

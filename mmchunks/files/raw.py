@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Order
+    from mmchunks.files.layout import Array, ArrayModule, DType, Order
 
 __all__ = ["Samples", "raw_layout", "sample_type"]
 
@@ -90,7 +90,7 @@ def raw_layout(
     return layout
 
 
-def _to_the_end(lengths: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[int, ...]:
+def _to_the_end(lengths: tuple[int, ...], dtype: DType, nbytes: int) -> tuple[int, ...]:
     """Replace a -1 by as many as `nbytes` bytes hold."""
     if -1 not in lengths:
         return lengths
@@ -119,13 +119,13 @@ class Samples:
     name: str
     """The SigMF name."""
 
-    stored: np.dtype[Any]
+    stored: DType
     """One complete sample in the file; complex integers have the fields ``"i"`` and ``"q"``."""
 
-    result: np.dtype[Any]
+    result: DType
     """What `decode` makes of it, in the byte order of this machine."""
 
-    def decode(self, block: Any, xp: Any) -> Any:
+    def decode(self, block: Any, xp: ArrayModule) -> Array:
         """Turn stored samples into numbers: values as stored, neither scaled nor shifted.
 
         Parameters
@@ -149,7 +149,8 @@ class Samples:
         array([1.-2.j, 3.+4.j], dtype=complex64)
         """
         if self.stored.names is None:
-            return block.astype(self.result, copy=False)
+            numbers: Array = block.astype(self.result, copy=False)
+            return numbers
         i, q = block["i"], block["q"]
         # "K" of a strided field follows its strides: a Fortran block stays one.
         numbers = xp.empty_like(i, dtype=self.result)
@@ -158,7 +159,7 @@ class Samples:
         return numbers
 
 
-def sample_type(name: Any) -> Samples | None:
+def sample_type(name: object) -> Samples | None:
     """Read a SigMF name such as ``"ci16_le"``; None for what only NumPy can judge.
 
     Raises
@@ -173,8 +174,7 @@ def sample_type(name: Any) -> Samples | None:
     >>> sample_type("<i2") is None
     True
     """
-    match = _NAME.fullmatch(name) if isinstance(name, str) else None
-    if match is None:
+    if not isinstance(name, str) or (match := _NAME.fullmatch(name)) is None:
         return None
     form, kind, bits = match["form"], match["kind"], int(match["bits"])
     _check(name, kind, bits, match["order"])
@@ -182,7 +182,7 @@ def sample_type(name: Any) -> Samples | None:
     if form == "r":
         return Samples(name=name, stored=number, result=number.newbyteorder("="))
     result = np.dtype("c16" if (kind, bits) == ("f", 64) else "c8")
-    pair: np.dtype[Any] = np.dtype([("i", number), ("q", number)])
+    pair: DType = np.dtype([("i", number), ("q", number)])
     stored = result.newbyteorder(number.byteorder) if kind == "f" else pair
     return Samples(name=name, stored=stored, result=result)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Layout, Order
+    from mmchunks.files.layout import Block, DType, Index, Layout, Order
     from mmchunks.files.raw import Samples
 
 __all__ = ["MAX_HEADER_NBYTES", "File", "Fillable", "Source", "name_of", "open_source"]
@@ -94,7 +94,7 @@ class Source:
         return self.layout.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Type of one element as it is read; as stored (byte order included) but for samples."""
         return self.layout.dtype if self.samples is None else self.samples.result
 
@@ -150,7 +150,8 @@ class Source:
         finally:
             os.close(fd)
 
-    def __getitem__(self, index: Any) -> Any:
+    # Any, as in NumPy's own stubs: one element is a scalar.
+    def __getitem__(self, index: Index) -> Any:
         region, pick = split_index(index, self.shape)
         subarray = self.layout[region]
         with self.opened() as fd:
@@ -167,9 +168,7 @@ class Source:
             return block[pick]
         return self.samples.decode(block, np)[pick]
 
-    def __array__(
-        self, dtype: DTypeLike | None = None, copy: bool | None = None
-    ) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Block:
         return np.array(self[...], dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
@@ -179,7 +178,7 @@ class Source:
             f"order={self.order!r}, offset={self.offset})"
         )
 
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
+    def __dask_tokenize__(self) -> tuple[object, ...]:
         """Identify the file without reading it; ``repr`` spells a dtype out, fields and all."""
         file = self.identity
         identity = (file.inode, file.nbytes, file.mtime_ns, file.born_ns, file.generation)
@@ -201,7 +200,7 @@ class Fillable(Protocol):
     """The same file, to read."""
 
     chunks: Any
-    """How it is meant to be cut."""
+    """How it is meant to be cut: `Chunks` of planning, which stands above."""
 
 
 File: TypeAlias = "str | os.PathLike[str] | Source | Fillable"

@@ -4,5 +4,5 @@
                             |          `-> gds, around the host · hostmemory, without a copy
                             `-> workers: one process for each · budget: what fits
 
-Everything that decides is pure; CuPy is imported in `devices` alone.
+Everything that decides is pure; CuPy is imported in `devices` alone, and typed in `cupytypes`.
 """

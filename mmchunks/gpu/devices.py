@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mmchunks.errors import DeviceError
 from mmchunks.gpu import hostmemory
@@ -16,7 +16,8 @@ from mmchunks.gpu.placement import choose_device, choose_gpu, local_rank, no_cup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
+    from mmchunks.files.layout import Block
+    from mmchunks.gpu.cupytypes import CuArray, CuPy
 
 __all__ = [
     "DeviceMemory",
@@ -43,7 +44,7 @@ class DeviceMemory:
     """Bytes of the device."""
 
 
-def cupy_module() -> Any:
+def cupy_module() -> CuPy:
     """Import CuPy.
 
     Raises
@@ -55,7 +56,8 @@ def cupy_module() -> Any:
         import cupy
     except ImportError as error:
         raise DeviceError(no_cupy('device="gpu"')) from error
-    return cupy
+    module: CuPy = cupy
+    return module
 
 
 @functools.cache
@@ -104,15 +106,16 @@ def place() -> int:
     return int(cupy.cuda.runtime.getDevice())
 
 
-def _worker_name() -> Any:
+def _worker_name() -> str | int | None:
     """Name of the dask worker that runs this, if any; dask itself is not imported to ask."""
     module = sys.modules.get("distributed.worker")
     if module is None:
         return None
     try:
-        return module.get_worker().name
+        name: str | int | None = module.get_worker().name
     except ValueError:
         return None
+    return name
 
 
 @functools.cache
@@ -139,12 +142,12 @@ def memory() -> DeviceMemory:
     return DeviceMemory(free=int(free), total=int(total))
 
 
-def addressable(array: np.ndarray[Any, Any]) -> Any:
+def addressable(array: Block) -> CuArray:
     """Give the GPU of this process a map itself; see `hostmemory.addressable`."""
     return hostmemory.addressable(array, cupy_module(), place())
 
 
-def seconds(action: Callable[[], Any]) -> float:
+def seconds(action: Callable[[], object]) -> float:
     """Tell how long an action takes, until the current stream has done its part.
 
     Raises

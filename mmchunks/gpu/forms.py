@@ -10,16 +10,18 @@ A device has no big-endian numbers, no dates, no strings and no fields. Bytes th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from mmchunks.errors import DeviceError
 
 if TYPE_CHECKING:
-    from mmchunks.files.layout import Order
+    from mmchunks.files.layout import Array, ArrayModule, DType, Order
 
 __all__ = ["Fields", "Form", "device_form", "field", "flat", "swap", "unpack"]
+
+_A = TypeVar("_A", bound="Array")
 
 _NUMBERS = "?bhilqBHILQefdFD"  # the characters of the dtypes that CuPy computes with
 
@@ -27,7 +29,7 @@ _NUMBERS = "?bhilqBHILQefdFD"  # the characters of the dtypes that CuPy computes
 class Form(NamedTuple):
     """What the elements of a dtype become on a device."""
 
-    dtype: np.dtype[Any]
+    dtype: DType
     """Type of one element there."""
 
     tail: tuple[int, ...]
@@ -37,7 +39,7 @@ class Form(NamedTuple):
     """Bytes of each group to turn around; 1 where nothing is swapped."""
 
 
-def device_form(dtype: np.dtype[Any]) -> Form:
+def device_form(dtype: DType) -> Form:
     """Say what the elements of `dtype` become on a device.
 
     Examples
@@ -53,7 +55,7 @@ def device_form(dtype: np.dtype[Any]) -> Form:
     return Form(np.dtype(np.uint8), (dtype.itemsize,), 1)
 
 
-def unpack(data: Any, shape: tuple[int, ...], form: Form, order: Order) -> Any:
+def unpack(data: _A, shape: tuple[int, ...], form: Form, order: Order) -> _A:
     """See dense bytes as an array of `shape`, and of the axes of ``form.tail``.
 
     Parameters
@@ -85,7 +87,7 @@ def unpack(data: Any, shape: tuple[int, ...], form: Form, order: Order) -> Any:
     return items.reshape(shape[::-1] + form.tail).transpose(axes + tail)
 
 
-def flat(array: Any, ndim: int, order: Order) -> Any | None:
+def flat(array: _A, ndim: int, order: Order) -> _A | None:
     """See an array as the dense bytes that `unpack` made it of; None where it is not dense.
 
     Parameters
@@ -109,7 +111,7 @@ def flat(array: Any, ndim: int, order: Order) -> Any | None:
     return turned.reshape(-1).view(np.uint8) if turned.flags.c_contiguous else None
 
 
-def swap(data: Any, word: int, piece_nbytes: int) -> None:
+def swap(data: Array, word: int, piece_nbytes: int) -> None:
     """Turn the bytes of every word around, in place.
 
     Parameters
@@ -137,7 +139,7 @@ def swap(data: Any, word: int, piece_nbytes: int) -> None:
         part[...] = part[:, ::-1].copy()
 
 
-def field(block: Any, dtype: np.dtype[Any], name: str, xp: Any) -> Any:
+def field(block: Array, dtype: DType, name: str, xp: ArrayModule) -> Array:
     """Take one field out of the bytes of structured elements.
 
     Parameters
@@ -192,8 +194,8 @@ class Fields:
     [2, 4]
     """
 
-    def __init__(self, block: Any, dtype: np.dtype[Any], xp: Any) -> None:
+    def __init__(self, block: Array, dtype: DType, xp: ArrayModule) -> None:
         self._block, self._dtype, self._xp = block, dtype, xp
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         return field(self._block, self._dtype, name, self._xp)

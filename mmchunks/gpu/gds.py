@@ -9,9 +9,12 @@ by ring     |##|           |#|        its edges
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import DeviceError
+
+if TYPE_CHECKING:
+    from mmchunks.gpu.cupytypes import CuArray
 
 __all__ = ["DirectRead", "plan_direct", "refusal"]
 
@@ -32,7 +35,7 @@ class DirectRead:
     stop: int
     """The byte after its last one in the region."""
 
-    def read(self, data: Any) -> None:
+    def read(self, data: CuArray) -> None:
         """Read the part into a device array of ``stop - start`` uint8; done on return.
 
         Raises

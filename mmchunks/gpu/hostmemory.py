@@ -7,24 +7,28 @@ CUDA's own page-locked memory is what copies run from fastest. ``benchmarks/gpu.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mmchunks.errors import DeviceError
 from mmchunks.gpu.forms import device_form
 
+if TYPE_CHECKING:
+    from mmchunks.files.layout import Block
+    from mmchunks.gpu.cupytypes import CuArray, CuPy
+
 __all__ = ["address", "addressable"]
 
 _PAGEABLE_ACCESS = 88  # a cudaDeviceAttr, which CuPy does not name
 
 
-def address(memory: Any) -> int:
+def address(memory: memoryview) -> int:
     """Tell where the first byte of a buffer lies."""
     return int(np.frombuffer(memory, np.uint8).ctypes.data)
 
 
-def addressable(array: np.ndarray[Any, Any], cupy: Any, gpu: int) -> Any:
+def addressable(array: Block, cupy: CuPy, gpu: int) -> CuArray:
     """Give the device a map itself: a CuPy array over the memory of a NumPy array.
 
     Parameters

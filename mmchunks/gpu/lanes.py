@@ -13,7 +13,7 @@ import functools
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from mmchunks.gpu.ring import Ring, RingSpec, drain, feed, pieces
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mmchunks.gpu.cupytypes import CuArray, CuPy, CuStream
     from mmchunks.gpu.gds import DirectRead
-    from mmchunks.gpu.ring import Piece
+    from mmchunks.gpu.ring import Event, Piece
 
 __all__ = ["Lane"]
 
@@ -47,7 +48,7 @@ class Lane:
     Safe to share among threads.
     """
 
-    def __init__(self, cupy: Any, gpu: int, spec: RingSpec) -> None:
+    def __init__(self, cupy: CuPy, gpu: int, spec: RingSpec) -> None:
         self._cupy = cupy
         self._runtime = cupy.cuda.runtime
         self.gpu = gpu
@@ -56,7 +57,7 @@ class Lane:
 
     def fill(
         self,
-        data: Any,
+        data: CuArray,
         fill: Callable[[int, memoryview], None],
         readers: int,
         direct: DirectRead | None,
@@ -94,7 +95,7 @@ class Lane:
             raise
         consumer.wait_event(stream.record())
 
-    def drain(self, data: Any, write: Callable[[int, memoryview], None]) -> None:
+    def drain(self, data: CuArray, write: Callable[[int, memoryview], None]) -> None:
         """Bring the bytes of `data` to the host, in order; all is written on return.
 
         Parameters
@@ -117,21 +118,28 @@ class Lane:
         finally:
             stream.synchronize()  # after an error too, nothing may read memory that is given back
 
-    def _stream(self) -> Any:
+    def _stream(self) -> CuStream:
+        # One a thread: what is asked for on a stream is done in order, and would wait for the copies
+        # of other threads. Non-blocking, because others wait for, and hold up, the null stream.
         if not hasattr(self._own, "stream"):
             self._own.stream = self._cupy.cuda.Stream(non_blocking=True)
-        return self._own.stream
+        stream: CuStream = self._own.stream
+        return stream
 
     def _threads(self, count: int) -> ThreadPoolExecutor:
         """Start threads whose current device is this lane's."""
+        # A thread begins on GPU 0, and an event that is made there cannot be recorded on a stream of
+        # another one: "invalid resource handle".
         return ThreadPoolExecutor(
             count, "mmchunks-reader", initializer=self._cupy.cuda.Device(self.gpu).use
         )
 
-    def _copying(self, data: Any, kind: int, stream: Any) -> Callable[[memoryview, Piece], Any]:
+    def _copying(
+        self, data: CuArray, kind: int, stream: CuStream
+    ) -> Callable[[memoryview, Piece], Event]:
         """Make the ring's `copy` between a slot and the bytes of `data`."""
 
-        def copy(memory: memoryview, piece: Piece) -> Any:
+        def copy(memory: memoryview, piece: Piece) -> Event:
             host, device = hostmemory.address(memory), data.data.ptr + piece.start
             inward = kind == self._runtime.memcpyHostToDevice
             target, source = (device, host) if inward else (host, device)

@@ -7,7 +7,7 @@ download    array --dense, stored byte order--> bytes --ring--> dense byte strea
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import numpy as np
 
@@ -19,12 +19,15 @@ from mmchunks.gpu.ring import RING, RingSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeGuard
 
-    from mmchunks.files.layout import Order
+    from mmchunks.files.layout import Array, Block, DType, Order
+    from mmchunks.gpu.cupytypes import CuArray
     from mmchunks.gpu.gds import DirectRead
 
 __all__ = ["check_out", "download", "empty", "on_device", "on_host", "own", "upload"]
 
+_T = TypeVar("_T")
 
 _making = threading.Lock()
 _lanes: dict[tuple[int, RingSpec], Lane] = {}
@@ -43,14 +46,14 @@ def upload(
     nbytes: int,
     fill: Callable[[int, memoryview], None],
     shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    dtype: DType,
     order: Order,
     *,
-    out: Any = None,
+    out: CuArray | None = None,
     readers: int = 1,
     direct: DirectRead | None = None,
     ring: RingSpec = RING,
-) -> Any:
+) -> CuArray:
     """Bring a dense byte stream onto the GPU of this process, as an array.
 
     Parameters
@@ -78,7 +81,7 @@ def upload(
     Returns
     -------
     cupy.ndarray
-        Ready on the current stream. What a device cannot count arrives as bytes, see `unpacking`.
+        Ready on the current stream. What a device cannot count arrives as bytes, see `forms`.
 
     Raises
     ------
@@ -104,8 +107,8 @@ def upload(
 
 
 def download(
-    block: Any,
-    dtype: np.dtype[Any],
+    block: CuArray,
+    dtype: DType,
     order: Order,
     write: Callable[[int, memoryview], None],
     *,
@@ -144,7 +147,12 @@ def download(
     lane.drain(data, write)
 
 
-def on_device(array: Any) -> bool:
+# An array of ours that lies on a GPU is CuPy's; those of other libraries become so by `own`.
+@overload
+def on_device(array: Array) -> TypeGuard[CuArray]: ...
+@overload
+def on_device(array: object) -> bool: ...
+def on_device(array: object) -> bool:
     """Tell whether an array, of whatever library, lies on a GPU.
 
     Examples
@@ -155,7 +163,7 @@ def on_device(array: Any) -> bool:
     return hasattr(array, "__cuda_array_interface__")
 
 
-def on_host(array: Any) -> Any:
+def on_host(array: _T) -> _T | Block:
     """Bring an array that lies on a GPU, of whatever library, to the host; leave anything else.
 
     Examples
@@ -166,7 +174,7 @@ def on_host(array: Any) -> Any:
     return own(array).get() if on_device(array) else array
 
 
-def own(array: Any) -> Any:
+def own(array: object) -> CuArray:
     """See an array that lies on a GPU, of whatever library, as CuPy's; nothing is copied.
 
     Raises
@@ -177,7 +185,7 @@ def own(array: Any) -> Any:
     return cupy_module().asarray(array)
 
 
-def empty(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def empty(device: str, shape: tuple[int, ...], dtype: DType) -> Array:
     """Make an array of what `upload` would bring, not filled.
 
     Examples
@@ -192,7 +200,7 @@ def empty(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return cupy_module().empty(shape + form.tail, form.dtype)
 
 
-def _empty(nbytes: int) -> Any:
+def _empty(nbytes: int) -> CuArray:
     """Take bytes from CuPy's current pool."""
     cupy = cupy_module()
     try:
@@ -206,7 +214,7 @@ def _empty(nbytes: int) -> Any:
         raise DeviceError(msg) from error
 
 
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], gpu: int) -> None:
+def check_out(out: object, shape: tuple[int, ...], dtype: DType, gpu: int) -> None:
     """Refuse an array that the elements do not fit into.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import DeviceError, PlanError
 from mmchunks.gpu import devices
@@ -15,7 +15,7 @@ from mmchunks.gpu.placement import check_workers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distributed import Client
+    from distributed import Client, LocalCluster
 
 __all__ = ["local_client", "tasks_at_once"]
 
@@ -23,7 +23,7 @@ _GIVEN_BACK = "65536"  # bytes; distributed's own setting for what workers keep 
 _KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**26), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
 
 
-def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs: Any) -> Client:
+def local_client(n_workers: int | None = None, *, device: str = "auto", **kwargs: object) -> Client:
     """Start workers on this machine, and connect to them.
 
     Parameters
@@ -111,7 +111,7 @@ def _keeping_memory() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _cuda_cluster(n_workers: int, kwargs: dict[str, Any]) -> Any:
+def _cuda_cluster(n_workers: int, kwargs: dict[str, object]) -> LocalCluster:
     try:
         from dask_cuda import LocalCUDACluster
     except ImportError as error:
@@ -123,14 +123,14 @@ def _cuda_cluster(n_workers: int, kwargs: dict[str, Any]) -> Any:
     return LocalCUDACluster(n_workers=n_workers, **kwargs)
 
 
-def _owner(cluster: Any) -> Client:
+def _owner(cluster: LocalCluster) -> Client:
     """Connect to a cluster whose life ends with the connection."""
     from distributed import Client
 
     class OwningClient(Client):  # type: ignore[misc]
         """A client that closes its cluster; distributed's own does so only for its default one."""
 
-        def close(self, *args: Any, **kwargs: Any) -> None:
+        def close(self, *args: object, **kwargs: object) -> None:
             super().close(*args, **kwargs)
             cluster.close()
 

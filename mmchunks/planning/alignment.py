@@ -88,6 +88,8 @@ def page_boundaries(offset: int, stride: int, page: int) -> Comb | None:
     if offset % divisor:
         return None
     period = page // divisor
+    # Solved for k in offset + k * stride = 0 (mod page). What is left of stride and page after their
+    # divisor has no factor in common, so the inverse is there.
     first = (-offset // divisor) * pow(stride // divisor, -1, period) % period
     return Comb(first=first, period=period)
 
@@ -152,10 +154,11 @@ def align_grid(grid: Grid, *, page: int, grow: bool, limit_nbytes: int) -> tuple
                 obstacles.append(_beyond(grid, axis, comb, page))
             elif moved.chunk_nbytes > limit_nbytes:
                 obstacles.append(_too_large(moved, axis, comb, page, limit_nbytes))
-                break
+                break  # with this axis whole, chunks along a slower one are larger still
             else:
                 return moved, _success(grid, moved, axis, comb, page)
         cuts[axis] = whole(grid.layout.shape[axis])
+    # The first obstacle is about the axis that was cut, the others about those tried in its stead.
     return grid, Alignment(outcome="not alignable", reason=obstacles[0])
 
 
@@ -164,6 +167,8 @@ def _comb(grid: Grid, axis: int, page: int) -> Comb | None:
     layout = grid.layout
     stride = layout.strides[axis]
     row_nbytes = stride * layout.shape[axis]
+    # The ends of rows are boundaries, too, and the same cuts recur in each: with rows of 20 bytes, on
+    # pages of 16, a cut at 16 is on a page in the first row only.
     if grid.rows(axis) > 1 and (layout.offset % page or row_nbytes % page):
         return None
     return page_boundaries(layout.offset, stride, page)
@@ -174,6 +179,8 @@ def _moved(cuts: Cuts, comb: Comb, *, grow: bool) -> Cuts:
     if isinstance(cuts, EvenCuts):
         step = cuts.step + (-cuts.step % comb.period if grow else -(cuts.step % comb.period))
         step = max(step, comb.period)
+        # Where the teeth do not begin at 0, the first piece is the shorter one: no chunk is larger
+        # than `step`, which is what `limit_nbytes` is held against.
         first = comb.first + step - comb.period if comb.first else step
         return EvenCuts(length=cuts.length, first=min(first, cuts.length), step=step)
     stops = sorted({0, cuts.length, *(min(comb.next(s), cuts.length) for s in cuts.stops)})

@@ -13,7 +13,7 @@ import operator
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,16 @@ from mmchunks.files.layout import Layout
 from mmchunks.planning.cuts import Cuts, ListedCuts, even, listed, whole
 from mmchunks.planning.grids import Grid
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from mmchunks.files.layout import Block
+
 __all__ = [
+    "Align",
+    "Chunks",
     "Halo",
+    "HaloLike",
     "as_axis",
     "parse_align",
     "parse_chunks",
@@ -33,6 +41,22 @@ __all__ = [
     "slabs",
 ]
 
+_Pieces: TypeAlias = "SupportsIndex | float | str | Sequence[SupportsIndex | float] | Block | None"
+Chunks: TypeAlias = "_Pieces | Sequence[_Pieces] | Mapping[int, _Pieces]"
+"""What is written as ``chunks=``: one entry for all axes, one for each, or ``{axis: entry}``. An entry is
+a length, all lengths, ``"auto"``, a number of bytes in words, or -1 or None for a whole axis."""
+
+Align: TypeAlias = "int | str | None"
+"""What is written as ``align=``: ``"auto"``, ``"page"``, a number of bytes (in words, too), or None."""
+
+_Reach: TypeAlias = "SupportsIndex | tuple[SupportsIndex, SupportsIndex] | list[SupportsIndex]"
+HaloLike: TypeAlias = "_Reach | Mapping[int, _Reach] | None"
+"""What is written as ``halo=``: a reach along axis 0, or ``{axis: reach}``; a reach is a number of
+elements, or two: before and after."""
+
+Halo: TypeAlias = tuple[tuple[int, int], ...]
+"""What `parse_halo` makes of it: elements before and after, for every axis."""
+
 _UNITS = {"": 1} | {
     prefix + infix: base**power
     for base, infix in ((1000, ""), (1024, "i"))
@@ -40,7 +64,7 @@ _UNITS = {"": 1} | {
 }
 
 
-def parse_chunks(chunks: Any, layout: Layout, *, target_nbytes: int) -> Grid:
+def parse_chunks(chunks: Chunks, layout: Layout, *, target_nbytes: int) -> Grid:
     """Cut `layout` as `chunks` says.
 
     Parameters
@@ -126,7 +150,7 @@ def parse_nbytes(text: str) -> int:
     raise PlanError(msg)
 
 
-def parse_rows(chunks: Any, rows: int) -> tuple[int | None, int | None]:
+def parse_rows(chunks: Chunks, rows: int) -> tuple[int | None, int | None]:
     """Read `chunks` where rows alone are cut, whose size may not be known yet.
 
     Parameters
@@ -161,7 +185,7 @@ def parse_rows(chunks: Any, rows: int) -> tuple[int | None, int | None]:
     return max(cut.largest, 1), None
 
 
-def parse_align(align: Any, page: int) -> int | None:
+def parse_align(align: Align, page: int) -> int | None:
     """Read on multiples of how many bytes something is to begin; None where that is all the same.
 
     Parameters
@@ -192,7 +216,7 @@ def parse_align(align: Any, page: int) -> int | None:
     return operator.index(found)
 
 
-def as_axis(axis: Any, ndim: int) -> int:
+def as_axis(axis: SupportsIndex, ndim: int) -> int:
     """Read the number of an axis, which may be negative; PlanError if there is none such."""
     try:
         found = operator.index(axis)
@@ -204,7 +228,7 @@ def as_axis(axis: Any, ndim: int) -> int:
     return found % ndim
 
 
-def _entries(chunks: Any, shape: tuple[int, ...]) -> list[Any]:
+def _entries(chunks: object, shape: tuple[int, ...]) -> list[object]:
     """Give one entry of `chunks` per axis."""
     if isinstance(chunks, Mapping):
         named = {as_axis(axis, len(shape)): entry for axis, entry in chunks.items()}
@@ -231,17 +255,17 @@ def _entries(chunks: Any, shape: tuple[int, ...]) -> list[Any]:
     return entries[: len(shape)]  # whatever is said of no axes is ignored, as dask does
 
 
-def _is_size(entry: Any) -> bool:
+def _is_size(entry: object) -> TypeGuard[str]:
     """Whether an entry is a number of bytes in words."""
     return isinstance(entry, str) and entry != "auto"
 
 
-def _whole_axis(entry: Any) -> bool:
+def _whole_axis(entry: object) -> bool:
     """Whether an entry leaves its axis whole."""
     return entry is None or (isinstance(entry, numbers.Real) and entry == -1)
 
 
-def _auto_sizes(entries: list[Any], layout: Layout, limit_nbytes: int) -> dict[int, int]:
+def _auto_sizes(entries: list[object], layout: Layout, limit_nbytes: int) -> dict[int, int]:
     """Choose the lengths of the ``"auto"`` axes: dask's arithmetic, float by float.
 
     All of them get the same length, as long as none is shorter than it; those are left whole, and
@@ -269,7 +293,7 @@ def _auto_sizes(entries: list[Any], layout: Layout, limit_nbytes: int) -> dict[i
     return sizes
 
 
-def _cuts(entry: Any, axis: int, length: int) -> Cuts:
+def _cuts(entry: object, axis: int, length: int) -> Cuts:
     """Cut one axis as its entry says."""
     if _whole_axis(entry):
         return whole(length)
@@ -288,9 +312,11 @@ def _cuts(entry: Any, axis: int, length: int) -> Cuts:
     return listed(sizes)
 
 
-def _lengths(entry: Any, axis: int) -> list[int]:
+def _lengths(entry: object, axis: int) -> list[int]:
     """Read the length or the lengths that an entry spells out."""
-    found = entry if isinstance(entry, Sequence) and not isinstance(entry, str) else [entry]
+    found: Sequence[Any] = (
+        entry if isinstance(entry, Sequence) and not isinstance(entry, str) else [entry]
+    )
     if isinstance(entry, np.ndarray):
         found = entry.tolist()
     if not found:
@@ -305,10 +331,7 @@ def _lengths(entry: Any, axis: int) -> list[int]:
     return [int(n) for n in found]
 
 
-Halo: TypeAlias = tuple[tuple[int, int], ...]
-
-
-def parse_halo(halo: Any, ndim: int) -> Halo:
+def parse_halo(halo: HaloLike, ndim: int) -> Halo:
     """Read a halo.
 
     Parameters
@@ -341,7 +364,7 @@ def parse_halo(halo: Any, ndim: int) -> Halo:
     return tuple(found)
 
 
-def _reach(entry: Any, axis: Any) -> tuple[int, int]:
+def _reach(entry: _Reach, axis: object) -> tuple[int, int]:
     """Read how far one axis is read before and after."""
     try:
         before, after = entry if isinstance(entry, (tuple, list)) else (entry, entry)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmchunks.files.layout import Layout
 from mmchunks.planning.cuts import Cuts, EvenCuts, listed
 
+if TYPE_CHECKING:
+    from mmchunks.files.layout import DType
+
 __all__ = ["decode_cuts", "decode_dtype", "decode_layout", "encode_cuts", "encode_dtype"]
 __all__ += ["encode_layout"]
 
 
-def encode_layout(layout: Layout) -> dict[str, Any]:
+# Any: what is decoded may be anyone's JSON, and what is no plan is told so by `Plan.from_json`.
+
+
+def encode_layout(layout: Layout) -> dict[str, object]:
     """Write a layout as numbers, strings and lists."""
     return {
         "shape": list(layout.shape),
@@ -33,7 +39,7 @@ def decode_layout(form: dict[str, Any]) -> Layout:
     )
 
 
-def encode_dtype(dtype: np.dtype[Any]) -> Any:
+def encode_dtype(dtype: DType) -> str | dict[str, object]:
     """Write a dtype: a string, or its base and shape, or its fields with their places.
 
     Offsets are kept, so that padding, overlap and any order of fields survive, which NumPy's own
@@ -62,24 +68,24 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
     return form | ({"titles": titles} if any(titles) else {})
 
 
-def decode_dtype(form: Any) -> np.dtype[Any]:
+def decode_dtype(form: str | dict[str, Any]) -> DType:
     """Read what `encode_dtype` wrote."""
     if isinstance(form, str):
         return np.dtype(form)
     if "base" in form:
         return np.dtype((decode_dtype(form["base"]), tuple(form["shape"])))
     fields: Any = {**form, "formats": [decode_dtype(field) for field in form["formats"]]}
-    dtype: np.dtype[Any] = np.dtype(fields)
+    dtype: DType = np.dtype(fields)
     return dtype
 
 
-def encode_cuts(cuts: Cuts) -> Any:
+def encode_cuts(cuts: Cuts) -> dict[str, int] | list[int]:
     """Write how an axis is cut: three numbers, or the list that the user gave."""
     if isinstance(cuts, EvenCuts):
         return {"length": cuts.length, "first": cuts.first, "step": cuts.step}
     return list(cuts.sizes())
 
 
-def decode_cuts(form: Any) -> Cuts:
+def decode_cuts(form: dict[str, int] | list[int]) -> Cuts:
     """Read what `encode_cuts` wrote; PlanError where it describes no pieces."""
     return EvenCuts(**form) if isinstance(form, dict) else listed(form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import PlanError
 from mmchunks.files.layout import Layout
@@ -15,16 +15,17 @@ from mmchunks.planning.plans import GROWTH, Plan
 
 if TYPE_CHECKING:
     from mmchunks.files.sources import File
+    from mmchunks.planning.grammar import Align, Chunks, HaloLike
 
 __all__ = ["plan", "plan_chunks", "plan_for", "wanted_nbytes"]
 
 
 def plan(
     path_or_source: File | Layout,
-    chunks: Any = "auto",
+    chunks: Chunks = "auto",
     *,
-    align: str | int | None = "auto",
-    halo: Any = None,
+    align: Align = "auto",
+    halo: HaloLike = None,
     writing: bool = False,
 ) -> Plan:
     """Cut a file into chunks, without reading its data.
@@ -89,10 +90,10 @@ def wanted_nbytes() -> int:
 
 def plan_for(
     source: Source | Layout,
-    chunks: Any,
+    chunks: Chunks,
     *,
-    align: str | int | None,
-    halo: Any,
+    align: Align,
+    halo: HaloLike,
     writing: bool,
     target_nbytes: int,
 ) -> Plan:
@@ -143,10 +144,10 @@ def plan_for(
 
 def plan_chunks(
     layout: Layout,
-    chunks: Any,
+    chunks: Chunks,
     *,
-    align: str | int | None,
-    halo: Any,
+    align: Align,
+    halo: HaloLike,
     writing: bool,
     page: int,
     target_nbytes: int,
@@ -198,7 +199,7 @@ def plan_chunks(
     ((172, 256, 256, 256, 60), 0)
     """
     chosen = isinstance(chunks, str)
-    if chosen and chunks != "auto":
+    if isinstance(chunks, str) and chunks != "auto":
         target_nbytes = parse_nbytes(chunks)
     grid = parse_chunks(chunks, layout, target_nbytes=target_nbytes)
     page = parse_align(align, page) or page

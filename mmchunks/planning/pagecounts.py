@@ -57,7 +57,8 @@ def shared_pages(grid: Grid, page: int) -> int:
             group.before * stride,
             page,
         )
-    # The very first boundary has none before it, only the header.
+    # The very first boundary has none before it, only the header: it is the first one inside its page
+    # even where that page begins before the data.
     first_nbytes = next(cuts.boundaries()).start * stride
     return total + ((start + first_nbytes) % page > first_nbytes)
 
@@ -73,8 +74,10 @@ def runs_on_pages(layout: Layout, runs: Runs, page: int) -> bool:
     >>> runs_on_pages(layout, layout[slice(0, 3968),].runs, 4096)
     True
     """
+    # Strides count as well: of rows of 40 bytes, on pages of 16, the first one alone looks aligned.
     if len(runs) > 1:  # between them lie bytes of others, in every row alike
         return not any(n % page for n in (runs.offset, runs.nbytes, *runs.strides))
+    # Before the array lies the header, behind it nothing: those pages are no other chunk's.
     ends = {runs.offset, runs.offset + runs.nbytes} if runs.nbytes else set()
     return not any(place % page for place in ends - {layout.offset, layout.stop})
 
@@ -97,9 +100,10 @@ def touched_pages(runs: Runs, page: int) -> int:
     last = runs.offset + runs.nbytes - 1
     if spacing - runs.nbytes < page:  # no page lies between two runs
         pages = (last + (count - 1) * spacing) // page - runs.offset // page + 1
-    else:
+    else:  # no page holds bytes of two runs: each counts its own
         pages = count + _floor_sum(count, page, spacing, last)
         pages -= _floor_sum(count, page, spacing, runs.offset)
+    # Groups that lie close together share pages: all of them touch no more than the span has.
     reach = sum((n - 1) * stride for n, stride in zip(runs.counts, runs.strides, strict=True))
     return min(math.prod(groups) * pages, (last + reach) // page - runs.offset // page + 1)
 
@@ -108,9 +112,12 @@ def _count(
     start: int, rows: int, row: int, columns: int, column: int, before: int, page: int
 ) -> int:
     """Count places ``start + i * row + j * column`` that lie 1 to `before` bytes into a page."""
+    # (place - 1) // page - (place - 1 - depth) // page is 1 for such a place, and 0 for any other.
     depth = min(before, page - 1)
     if rows == columns == 1:
         return int(1 <= start % page <= depth)
+    # One direction is listed by the places in a page that it falls on, a page of them at most; the
+    # other one is summed in closed form. Which is which is free, so the shorter list is taken.
     by_rows, by_columns = _classes(rows, row, page), _classes(columns, column, page)
     if by_rows > by_columns:
         rows, row, columns, column, by_rows = columns, column, rows, row, by_columns
@@ -137,6 +144,7 @@ def _shifts(count: int, spacing: int, classes: int) -> Iterator[tuple[int, int]]
 
 def _floor_sum(count: int, divisor: int, slope: int, start: int) -> int:
     """Sum ``(start + slope * n) // divisor`` over ``0 <= n < count``, by Euclid's algorithm."""
+    # `start` may be negative: divmod rounds down, as the floors that are summed do.
     total = 0
     while count > 0:
         whole, slope = divmod(slope, divisor)

@@ -91,7 +91,7 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
     -------
     cupy.ndarray
         Ready on the current stream, samples decoded. What a device cannot count arrives as bytes,
-        see `unpacking`.
+        see `forms`.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def gpu_field(block: Any, dtype: np.dtype[Any], name: str) -> Any:
     Returns
     -------
     cupy.ndarray
-        A view where the device can read the field in place, see `unpacking.field`; else a copy.
+        A view where the device can read the field in place, see `forms.field`; else a copy.
     """
     return field(block, dtype, name, devices.cupy_module())
 

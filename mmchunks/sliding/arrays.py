@@ -15,7 +15,7 @@ import math
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
+    from mmchunks.files.layout import Array, DType, Numbers
+    from mmchunks.files.sources import File
+    from mmchunks.planning.grammar import Chunks
     from mmchunks.sliding.reductions import Reduce
 
 __all__ = ["Windows", "sliding_window"]
@@ -72,7 +75,7 @@ class Windows:
         )
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Type of one result."""
         return result_dtype(self.selection.dtype, self.reduce, tuple(self.lengths.values()))
 
@@ -81,7 +84,7 @@ class Windows:
         """Number of axes."""
         return self.selection.ndim
 
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
+    def __dask_tokenize__(self) -> tuple[object, ...]:
         from dask.base import normalize_token
 
         return (
@@ -92,7 +95,7 @@ class Windows:
             normalize_token(self.reduce),
         )
 
-    def __getitem__(self, index: tuple[slice, ...]) -> Any:
+    def __getitem__(self, index: tuple[slice, ...]) -> Array:
         """Read what the windows of one chunk touch, and reduce them."""
         if any(part.start == part.stop for part in index):
             shape = tuple(part.stop - part.start for part in index)
@@ -108,7 +111,7 @@ class Windows:
 
 
 def sliding_window(
-    x: Any,
+    x: File | da.Array,
     window: int | Mapping[int, int],
     reduce: Reduce = "mean",
     *,
@@ -116,7 +119,7 @@ def sliding_window(
     device: str = "auto",
     io: str = "auto",
     device_memory: int | str | None = None,
-    chunks: Any = "auto",
+    chunks: Chunks = "auto",
 ) -> da.Array:
     """Reduce sliding windows of an array that does not fit in memory.
 
@@ -185,7 +188,8 @@ def sliding_window(
            [15., 16.]])
     """
     selection = _selection(x, device, io, device_memory)
-    lengths, steps = as_windows(x.shape if selection is None else selection.shape, window, step)
+    whole: Selection | da.Array = x if selection is None else selection
+    lengths, steps = as_windows(whole.shape, window, step)
     if selection is None:
         return _by_overlap(x, lengths, steps, reduce, chunks)
     return _from_file(
@@ -195,7 +199,9 @@ def sliding_window(
     )
 
 
-def _selection(x: Any, device: str, io: str, device_memory: int | str | None) -> Selection | None:
+def _selection(
+    x: object, device: str, io: str, device_memory: int | str | None
+) -> Selection | None:
     """Find the file behind `x`; None for an array that only dask knows."""
     if isinstance(x, str | os.PathLike | Source | Fillable):
         source = opening.as_source(x)
@@ -215,7 +221,7 @@ def _selection(x: Any, device: str, io: str, device_memory: int | str | None) ->
     return selection_of(x)
 
 
-def _from_file(windows: Windows, chunks: Any, device_memory: int | str | None) -> da.Array:
+def _from_file(windows: Windows, chunks: Chunks, device_memory: int | str | None) -> da.Array:
     from dask.base import tokenize
 
     budget = None
@@ -230,9 +236,7 @@ def _from_file(windows: Windows, chunks: Any, device_memory: int | str | None) -
     return dask_array(windows, sizes, name, windows.selection.device)
 
 
-def _sizes(
-    chunks: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], ...]:
+def _sizes(chunks: Chunks, shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], ...]:
     """List the chunks of the result, which are written as those of a file are."""
     layout = Layout(shape=shape, dtype=dtype)
     grid = parse_chunks(chunks, layout, target_nbytes=making.wanted_nbytes())
@@ -271,7 +275,7 @@ def _check_fits(windows: Windows, sizes: tuple[tuple[int, ...], ...], budget: in
 
 
 def _by_overlap(
-    x: da.Array, lengths: dict[int, int], steps: dict[int, int], reduce: Reduce, chunks: Any
+    x: da.Array, lengths: dict[int, int], steps: dict[int, int], reduce: Reduce, chunks: Chunks
 ) -> da.Array:
     """Let dask bring the halos, from chunks that are long enough for the window."""
     import dask.array as da
@@ -303,14 +307,14 @@ def _by_overlap(
 
 
 def _reduce_block(
-    block: Any,
+    block: Numbers,
     *,
     cuts: dict[int, int],
     lengths: dict[int, int],
     steps: dict[int, int],
     reduce: Reduce,
     block_id: tuple[int, ...],
-) -> Any:
+) -> Numbers:
     origin = {axis: block_id[axis] * cut for axis, cut in cuts.items()}
     return reduce_windows(block, lengths, steps, reduce, origin=origin)
 

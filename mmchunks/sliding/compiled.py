@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: ARG001
 # numba finds the types of what it compiles, and binds the arguments of intrinsics
-"""How fast can windows be summed? As `unitsums` sums them, compiled by numba.
+"""How fast can windows be summed? As `sums` sums them, compiled by numba.
 
-Importing this module imports numba, which takes a second: `summing` does so for the first large
-block. Every addition is made in the order in which `unitsums` and `folds` make it, so the bits are
+Importing this module imports numba, which takes a second: `sums` does so for the first large
+block. Every addition is made in the order in which `sums` and `folds` make it, so the bits are
 the same with and without numba; what is gained is that no array is made on the way, and that the
 16 sums of a unit, which do not wait for each other, are made side by side. A running sum always
 waits for its last addition.
@@ -18,7 +18,7 @@ them what the processor has. They stay in this file because numba keeps what it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numba
 import numpy as np
@@ -29,28 +29,29 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mmchunks.files.layout import Block
+
 __all__ = ["run_sums", "window_sums"]
 
-UNIT = 16  # as in `unitsums`
+UNIT = 16  # as in `sums`
 TILE = 512  # elements that short windows are summed of at a time, within the first-level cache
 BATCH = 4096  # units of elements that long windows are summed of at a time, within the second
 _SOON = 1024  # elements; how far ahead of its additions memory is asked for
 _LINE = 64  # bytes that memory brings at a time
 _INDEX = ir.IntType(32)
 
-_F = TypeVar("_F", bound="Callable[..., Any]")
+_F = TypeVar("_F", bound="Callable[..., object]")
 
 
 def _jit(function: _F) -> _F:
+    # Without fastmath, which would let LLVM add in any order, and so to other bits.
     try:
         return numba.njit(function, nogil=True, error_model="numpy", cache=True)  # type: ignore[no-any-return]
     except RuntimeError:  # neither the package nor the home directory can be written to
         return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
 
 
-def window_sums(
-    x: np.ndarray[Any, Any], length: int, origin: int, divisor: int = 1
-) -> np.ndarray[Any, Any]:
+def window_sums(x: Block, length: int, origin: int, divisor: int = 1) -> Block:
     """Sum every window of `length` rows, along the middle axis.
 
     Parameters
@@ -73,11 +74,12 @@ def window_sums(
     outer, rows, inner = x.shape
     sums = np.empty((outer, rows - length + 1, inner), x.dtype)
     flat, flat_sums = x.reshape(outer, -1), sums.reshape(outer, -1)
+    # The divisor is of their own type: numba, unlike numpy, divides float32 by an int as float64.
     _sum_each(flat, inner, length, origin % UNIT, x.dtype.type(divisor), flat_sums)
     return sums
 
 
-def run_sums(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def run_sums(x: Block) -> Block:
     """Sum the last axis, as numpy sums 128 elements or fewer that lie side by side.
 
     Parameters
@@ -98,6 +100,8 @@ def run_sums(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         + sum((n - 1) * abs(stride) for n, stride in zip(x.shape, x.strides, strict=True))
         // x.itemsize
     )
+    # One contiguous dimension from the first element to the last, over what lies between runs, too:
+    # so each row is a contiguous slice, whatever the strides of the runs.
     flat = np.lib.stride_tricks.as_strided(x, (span,), (x.itemsize,))
     for row, row_sums in enumerate(sums):
         _sum_runs(flat[row * far :], next_run, next_row, inner, length, row_sums)
@@ -133,12 +137,14 @@ def _windows(before, interior, behind, few, units, writer):
     while size > units:
         even, odd = _split(before, size, writer.pick)
         even_behind, odd_behind = _split(behind, size, writer.pick)
-        levels.append((odd, even_behind))
+        levels.append((odd, even_behind))  # those that touch what a half has in common
         before, behind = writer.add(even, odd), writer.add(even_behind, odd_behind)
         size //= 2
     sums = interior
     for sides in reversed(levels):
         halves = [writer.add(sums, side) for side in sides]
+        # Last, as in `unit_sums`, but before the halves are woven into each other: what is spread
+        # over half of the lanes then serves both.
         if sides is levels[0]:
             few = writer.pick(few, few, [k // (UNIT // 2) for k in range(size)])
             halves = [writer.add(half, few) for half in halves]
@@ -157,6 +163,7 @@ class _Lanes:
 
     def load(self, array, index, lanes):
         loaded = self._builder.load(self._point(array, index, lanes))
+        # Vectors begin at any element; by itself LLVM takes them to lie on multiples of their size.
         loaded.align = self._kind.dtype.bitwidth // 8
         return loaded
 
@@ -203,6 +210,7 @@ class _Lanes:
         """Keep what of pairs of 16 values the first `count` values are; adding the rest is void."""
         builder, lanes = self._builder, pairs.type.count
         numbers = ir.Constant(ir.VectorType(_INDEX, lanes), [k % (UNIT // 2) for k in range(lanes)])
+        # -0.0, because adding 0.0 would make 0.0 of a sum that is -0.0.
         nothing = ir.Constant(pairs.type, [-0.0] * lanes)
         whole, begun = _halves(builder, builder.trunc(count, _INDEX))
         halves = builder.select(self._below(numbers, begun), even, nothing)
@@ -287,7 +295,7 @@ def _functions(units, columns):
         def write(context, builder, signature, arguments):
             x, i, stride, count, totals, first, k = arguments
             writer, many = writer_of(context, builder, signature.args[0], stride)
-            if columns is None:
+            if columns is None:  # one column waits for memory
                 writer.prefetch(x, builder.add(i, i.type(_SOON)), UNIT * many)
             values = writer.load(x, i, UNIT * many)
             for sums, array in zip(
@@ -370,10 +378,13 @@ def _sum_each(x, inner, length, skip, divisor, sums):
     starting = (skip + sums.shape[1] // inner + UNIT - 1) // UNIT  # units in which windows start
     units = (length - UNIT) // UNIT  # of the interior
     # The elements of a batch are fetched from memory once; the windows end in what was added up
-    # just before. A batch that is shorter than the units in common would be for few windows.
+    # just before. A batch that is shorter than the units in common would be for few windows. Those
+    # of 16 to 31 rows have no unit in common, and of more than 4096 columns BATCH is none: so 1.
     batch = min(max(BATCH // inner, units, 1), starting)
     totals = np.empty((units + batch) * inner, x.dtype)
-    firsts = np.empty(max(units, batch) * inner, x.dtype)
+    firsts = np.empty(
+        max(units, batch) * inner, x.dtype
+    )  # for the first `units`, too, if for nobody
     few = np.full(batch * inner, -0.0, x.dtype)  # adding it changes nothing
     space, near = _space(units, inner, x.dtype), np.empty(3 * UNIT * inner, x.dtype)
     for outer in range(len(x)):
@@ -397,14 +408,14 @@ def _sum_long(x, inner, length, skip, divisor, totals, firsts, few, space, near,
         if units:
             common = totals[: old + new - inner]
             _sum_short(common, inner, units, x.dtype.type(1), space, few[:new])
-            if stop < starting:
+            if stop < starting:  # to the front, one after the other: they may overlap
                 _copy(totals[new : new + old], totals[:old])
         _sum_units(x, inner, skip, length, start, stop, firsts, few, divisor, near, sums)
 
 
 @_jit
 def _space(length, inner, dtype):
-    tile = max(TILE, 2 * length * inner)
+    tile = max(TILE, 2 * length * inner)  # so that no more is halo than half of what is its own
     return np.empty((3, tile + length * inner), dtype)
 
 
@@ -420,6 +431,7 @@ def _sum_short(x, inner, length, divisor, space, sums):
         rows, covered = 1, 0
         while True:
             if length & rows:
+                # All but the last additions stay in `space`, which the first-level cache holds.
                 last = 2 * rows > length
                 out = result if last else done[:n]
                 if covered and last:
@@ -478,6 +490,7 @@ def _add_up(x, inner, count, totals, firsts):
     """Sum each unit, and its first `count` rows; the last unit may be cut off behind these."""
     unit = UNIT * inner
     done = 0
+    # One call, in two turns at most: a second one would be compiled once more, vectors and all.
     while done < len(totals):
         whole = min(len(totals), len(x) // unit * inner)
         if done < whole:
@@ -514,9 +527,10 @@ def _sum_units(x, inner, skip, length, start, stop, interior, few, divisor, near
     windows, size = len(sums) // inner, UNIT * inner
     high = min(stop, (skip + windows - 1) // UNIT)
     unit = start
+    # As in `_add_up`, one call for what is whole and for what is not.
     while unit < stop:
         row = unit * UNIT - skip
-        whole = 1 <= unit < high
+        whole = 1 <= unit < high  # there is no row before unit 0
         if whole:
             last, before, behind = high, (row - 1) * inner, (row + length) * inner
             source, out = x, sums[row * inner : (high * UNIT - skip) * inner]
@@ -563,7 +577,7 @@ def _sum_runs(x, next_run, next_row, inner, length, sums):
     partial = np.empty((8, inner), x.dtype)
     for run in range(len(sums)):
         rows, total = x[run * next_run :], sums[run]
-        if length < 8:
+        if length < 8:  # numpy adds so few one by one
             rest = 1
             _copy(rows[:inner], total)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,33 +13,42 @@ from mmchunks.sliding import folds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
+    from mmchunks.files.layout import DType, Numbers
     from mmchunks.sliding.folds import Fold, State
 
 __all__ = ["MERGING", "Merging", "Reduce", "as_function", "refuse_objects", "result_dtype"]
 
-Reduce: TypeAlias = "str | float | Callable[..., Any]"
+Reduce: TypeAlias = "str | float | Callable[..., object]"
+"""What is written as ``reduce=``: a name, a quantile, or a function of windows and their axes."""
+
+_N = TypeVar("_N", bound="Numbers")
+
+
+class _Finish(Protocol):
+    def __call__(self, state: tuple[_N, ...], count: int, /) -> _N: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
     """A reduction of a run that can be made from the states of its parts."""
 
-    lift: Callable[[Any], State]
+    lift: Callable[[Numbers], State]
     """States of runs of one element."""
 
     fold: Fold
     """How runs merge."""
 
-    finish: Callable[[State, int], Any]
+    finish: _Finish
     """Results of runs of so many elements."""
 
     averages: bool = False
     """Whether `finish` does nothing but divide by their number."""
 
 
-def _addends(name: str) -> Callable[[Any], State]:
-    def lift(x: Any) -> State:
+def _addends(name: str) -> Callable[[Numbers], State]:
+    def lift(x: Numbers) -> State:
         # numpy adds halves as singles; a type that widens does so before it is added
         half = x.dtype.kind == "f" and x.dtype.itemsize == 2
         return (x.astype(np.float32 if half else result_dtype(x.dtype, name), copy=False),)
@@ -47,11 +56,11 @@ def _addends(name: str) -> Callable[[Any], State]:
     return lift
 
 
-def _truths(x: Any) -> State:
+def _truths(x: Numbers) -> State:
     return (x.astype(bool, copy=False),)
 
 
-def _moments(x: Any) -> State:
+def _moments(x: Numbers) -> State:
     wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
     xp = folds.namespace(x)
     zero = xp.broadcast_to(xp.zeros((), wide.dtype), wide.shape)  # without memory of its own
@@ -60,11 +69,11 @@ def _moments(x: Any) -> State:
     return wide, zero, zero.real
 
 
-def _only(state: State, _count: int) -> Any:
+def _only(state: tuple[_N, ...], _count: int) -> _N:
     return state[0]
 
 
-def _mean(state: State, count: int) -> Any:
+def _mean(state: tuple[_N, ...], count: int) -> _N:
     total = state[0]
     if total.dtype.kind in "fc":
         total /= count  # in place: fresh memory costs more than the division
@@ -72,18 +81,19 @@ def _mean(state: State, count: int) -> Any:
     return total / count
 
 
-def _spread(state: State, _count: int) -> Any:
+def _spread(state: tuple[_N, ...], _count: int) -> _N:
     return state[1] - state[0]
 
 
-def _variance(state: State, count: int) -> Any:
+def _variance(state: tuple[_N, ...], count: int) -> _N:
     total, squares = state[0], state[-1]
     xp = folds.namespace(total)
     # numpy subtracts the mean first: whatever is infinite becomes a NaN
-    return xp.where(xp.isfinite(total), squares / count, xp.nan)
+    variance: _N = xp.where(xp.isfinite(total), squares / count, xp.nan)
+    return variance
 
 
-def _deviation(state: State, count: int) -> Any:
+def _deviation(state: tuple[_N, ...], count: int) -> _N:
     return _variance(state, count) ** 0.5
 
 
@@ -100,7 +110,7 @@ MERGING = {
 }
 
 
-def as_function(xp: Any, reduce: Reduce) -> Callable[..., Any]:
+def as_function(xp: ModuleType, reduce: Reduce) -> Callable[..., object]:
     """Return `reduce` as ``f(windows, axis)``, with the functions of the module `xp`.
 
     Raises
@@ -130,7 +140,7 @@ def as_function(xp: Any, reduce: Reduce) -> Callable[..., Any]:
     raise PlanError(msg)
 
 
-def refuse_objects(dtype: np.dtype[Any]) -> None:
+def refuse_objects(dtype: DType) -> None:
     """Refuse elements that only Python can add up.
 
     Raises
@@ -143,9 +153,7 @@ def refuse_objects(dtype: np.dtype[Any]) -> None:
         raise PlanError(msg)
 
 
-def result_dtype(
-    dtype: np.dtype[Any], reduce: Reduce, lengths: tuple[int, ...] = (1,)
-) -> np.dtype[Any]:
+def result_dtype(dtype: DType, reduce: Reduce, lengths: tuple[int, ...] = (1,)) -> DType:
     """Tell the dtype that numpy gives to `reduce` of windows of `dtype`.
 
     Parameters

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -36,6 +36,10 @@ from mmchunks.sliding.folds import SUM, slide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+    from typing import TypeGuard
+
+    from mmchunks.files.layout import Block, DType, Numbers
 
 __all__ = ["UNIT", "compiles", "halve", "pair_up", "run_sums", "unit_sums", "window_sums"]
 
@@ -43,7 +47,7 @@ UNIT = 16  # elements; shorter windows are summed by doubling
 _NARROW = 16  # columns; strides over fewer of them are slow
 
 
-def unit_sums(x: Any, length: int, origin: int) -> Any:
+def unit_sums(x: Block, length: int, origin: int) -> Block:
     """Sum every window of `length` rows, along the middle axis.
 
     Parameters
@@ -63,6 +67,7 @@ def unit_sums(x: Any, length: int, origin: int) -> Any:
     if length < UNIT:
         return slide((x,), length, SUM, 1)[0]
     outer, rows, inner = x.shape
+    # Neither copy changes a bit: each column is summed by itself.
     if 1 < inner < _NARROW:
         columns = np.ascontiguousarray(x.transpose(0, 2, 1)).reshape(outer * inner, rows, 1)
         sums = unit_sums(columns, length, origin)
@@ -75,16 +80,17 @@ def unit_sums(x: Any, length: int, origin: int) -> Any:
     padded[:, skip + 1 : skip + 1 + rows] = x
     behind = padded[:, length + 1 : length + 1 + starting * UNIT]
     runs = pair_up(padded)
+    # What is behind begins where the length has it, at odd rows too: its pairs are others.
     common = _add_first(runs, rest + 1, slice(units + 1, units + 1 + starting))
     sums = halve(common, runs, pair_up(behind))
-    if units:  # last: these are the larger ones
+    if units:  # last: these are the larger ones, and what the small ones lose to rounding is small
         (few,) = slide((runs[-1][:, 1 : starting + units],), units, SUM, 1)
         by_unit = sums.reshape(outer, starting, UNIT, inner)
         by_unit += few[:, :, None]
     return sums[:, skip : skip + windows]
 
 
-def pair_up(x: Any) -> list[Any]:
+def pair_up(x: Block) -> list[Block]:
     """Sum runs of 1, 2, 4, 8 and 16 rows of (outer, rows, inner); rows are whole units."""
     runs = [x]
     for _ in range(UNIT.bit_length() - 1):
@@ -92,7 +98,7 @@ def pair_up(x: Any) -> list[Any]:
     return runs
 
 
-def halve(common: Any, before: list[Any], behind: list[Any]) -> Any:
+def halve(common: Block, before: list[Block], behind: list[Block]) -> Block:
     """Sum the windows that start in each unit.
 
     Parameters
@@ -109,6 +115,8 @@ def halve(common: Any, before: list[Any], behind: list[Any]) -> Any:
         A new array.
     """
     sums = common
+    # Of two runs a half shares the one that touches what it has in common already: the later one of
+    # those before it, the earlier one of those behind.
     for left, right in zip(before[-2::-1], behind[-2::-1], strict=True):
         outer, size, inner = sums.shape
         halves = np.empty((outer, 2 * size, inner), sums.dtype)
@@ -118,9 +126,11 @@ def halve(common: Any, before: list[Any], behind: list[Any]) -> Any:
     return sums
 
 
-def _add_first(runs: list[Any], count: int, units: slice) -> Any:
+def _add_first(runs: list[Block], count: int, units: slice) -> Block:
     """Add up the first `count` rows of some units, from the shortest run on."""
-    sums = None
+    # `compiled` adds up pairs of all 16, with -0.0 for those beyond `count`: there, too, what the last
+    # pair of each level is cut to meets the runs before it from the shortest one on.
+    sums: Block | None = None
     for level, sums_of_runs in enumerate(runs):
         size = 1 << level
         if count & size:
@@ -128,25 +138,26 @@ def _add_first(runs: list[Any], count: int, units: slice) -> Any:
             by_unit = sums_of_runs.reshape(outer, -1, UNIT // size, inner)[:, units]
             run = by_unit[:, :, count // (2 * size) * 2]
             sums = run.copy() if sums is None else run + sums
+    assert sums is not None  # of no rows there is no sum
     return sums
 
 
 _WORTHWHILE = 2**20  # elements; what numba gains with fewer does not repay its import
-_ONCE_IMPORTED = 2**16  # elements
+_ONCE_IMPORTED = 2**16  # elements, when a larger block has paid for that
 
 
-def compiles(x: Any) -> bool:
+def compiles(x: Numbers) -> TypeGuard[Block]:
     """Whether sums of `x` run compiled: x is large enough, and numba installed and trusted."""
     worthwhile = _ONCE_IMPORTED if sys.modules.get("mmchunks.sliding.compiled") else _WORTHWHILE
     return _serves(x) and x.size >= worthwhile and _adds_units(x.dtype)
 
 
-def _serves(x: Any) -> bool:
+def _serves(x: Numbers) -> TypeGuard[Block]:
     return isinstance(x, np.ndarray) and x.dtype in (np.float32, np.float64)
 
 
 @functools.cache
-def _compiled() -> Any:
+def _compiled() -> ModuleType | None:
     """Import what numba compiles; None where there is no numba."""
     try:
         from mmchunks.sliding import compiled
@@ -156,13 +167,14 @@ def _compiled() -> Any:
 
 
 @functools.cache
-def _adds_units(dtype: np.dtype[Any]) -> bool:
-    """Whether what is compiled adds units as `unitsums` does."""
+def _adds_units(dtype: DType) -> bool:
+    """Whether what is compiled adds units as `unit_sums` does."""
     compiled = _compiled()
     if compiled is None:
         return False
     x = np.random.default_rng(0).standard_normal((1, 1700)).astype(dtype)
-    x[0, :40] = -0.0
+    x[0, :40] = -0.0  # whose sums are -0.0, too: compared are bytes, because -0.0 == 0.0
+    # By doubling; by units, of which some are in vectors; columns in vectors, and one beside them.
     for inner, length in ((1, 10), (1, 600), (17, 50)):
         rows = x.reshape(1, -1, inner)
         found = _attempt(compiled.window_sums, rows, length, 3)
@@ -174,11 +186,11 @@ def _adds_units(dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+def _attempt(function: Callable[..., Block], *arguments: object) -> Block | None:
     """Call what numba compiles for the first call with such arrays; None where it cannot."""
     try:
         return function(*arguments)
-    except MemoryError:
+    except MemoryError:  # numba is not to blame, and numpy takes more
         raise
     except Exception as error:  # noqa: BLE001  whatever a numba, or a folder for its cache, may raise
         _warn(f"{type(error).__name__}: {error}")
@@ -190,7 +202,7 @@ def _warn(reason: str) -> None:
     warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
-def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
+def window_sums(x: Numbers, length: int, origin: int, divisor: int = 1) -> Numbers:
     """Sum every window of `length` rows of `x`, in the fastest way that gives the same bits.
 
     Parameters
@@ -210,17 +222,28 @@ def window_sums(x: Any, length: int, origin: int, divisor: int = 1) -> Any:
         A new array.
     """
     if compiles(x):
-        sums = _attempt(_compiled().window_sums, x, length, origin, divisor)
-        if sums is not None:
-            return sums
-    # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
-    sums = unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
+        compiled = _compiled()
+        assert compiled is not None
+        found = _attempt(compiled.window_sums, x, length, origin, divisor)
+        if found is not None:
+            return found
+    sums = _uncompiled(x, length, origin)
     if divisor != 1:
         sums /= divisor
     return sums
 
 
-def run_sums(runs: Any) -> Any:
+def _uncompiled(x: Numbers, length: int, origin: int) -> Numbers:
+    # GPUs add powers of two at the speed of their memory, and other types are rare: doubling
+    return unit_sums(x, length, origin) if _serves(x) else slide((x,), length, SUM, 1)[0]
+
+
+# What is NumPy's stays so: `variances` goes on with it.
+@overload
+def run_sums(runs: Block) -> Block: ...
+@overload
+def run_sums(runs: Numbers) -> Numbers: ...
+def run_sums(runs: Numbers) -> Numbers:
     """Sum runs of elements, in the fastest way that gives the bits of numpy's pairwise sum.
 
     Parameters
@@ -233,9 +256,12 @@ def run_sums(runs: Any) -> Any:
     numpy.ndarray or cupy.ndarray (outer, runs, inner)
         A new array.
     """
+    # Compiled where columns are neighbours in memory: NumPy sums a transposed copy of those, and runs
+    # that lie in one piece as they are. Left to it are also runs that go backwards, and rows that are
+    # no whole number of elements apart, as in a field of packed records.
     across = runs.shape[2] > 1 and runs.strides[2] == runs.itemsize
     whole = all(stride >= 0 and stride % runs.itemsize == 0 for stride in runs.strides)
-    sums = None
+    sums: Numbers | None = None
     if across and whole and compiles(runs) and _adds_runs(runs.dtype):
         sums = _attempt(_by_halves, runs)
     if sums is None:
@@ -246,9 +272,10 @@ def run_sums(runs: Any) -> Any:
 
 
 @functools.cache
-def _adds_runs(dtype: np.dtype[Any]) -> bool:
+def _adds_runs(dtype: DType) -> bool:
     """Whether the order in which this NumPy adds up contiguous memory is the one compiled here."""
     x = np.random.default_rng(0).standard_normal((1000, 16)).astype(dtype)
+    # NumPy adds fewer than 8 one by one, up to 128 in eight sums, and halves what is longer.
     for length in (7, 16, 100, 128, 301, 1000):
         runs = x[:length].T[None, None]
         found = _attempt(_by_halves, runs)
@@ -257,9 +284,12 @@ def _adds_runs(dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _by_halves(runs: Any) -> Any:
+def _by_halves(runs: Block) -> Block:
     length = runs.shape[-1]
     if length <= 128:
-        return _compiled().run_sums(runs)
-    half = length // 2 - length // 2 % 8
+        compiled = _compiled()
+        assert compiled is not None
+        sums: Block = compiled.run_sums(runs)
+        return sums
+    half = length // 2 - length // 2 % 8  # as NumPy halves, so that its eight sums come out even
     return _by_halves(runs[..., :half]) + _by_halves(runs[..., half:])

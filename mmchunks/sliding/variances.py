@@ -1,8 +1,8 @@
 """How are variances of long windows made of a few short sums? About a mean that they share.
 
-The 16 windows that start in a unit share an interior (see `unitsums`). Its whole units have a mean
+The 16 windows that start in a unit share an interior (see `sums`). Its whole units have a mean
 in common, c. For each window the sums of (x - c) and of (x - c)**2 over the elements that it has
-besides are had as in `unitsums`, by halving, and
+besides are had as in `sums`, by halving, and
 
     sum of squared distances from the window's own mean
         = sum of (x - c)**2  -  (sum of (x - c))**2 / elements
@@ -15,7 +15,7 @@ from zero the elements are, nothing drifts, and a NaN stays where it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -24,25 +24,27 @@ from mmchunks.sliding.sums import UNIT, halve, pair_up, run_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeGuard
 
+    from mmchunks.files.layout import Block, DType, Numbers
     from mmchunks.sliding.folds import State
 
 __all__ = ["run_moments", "serves", "window_variances"]
+
+_Finish: TypeAlias = "Callable[[tuple[Block, ...]], Block]"
 
 _SHORTEST = 2 * UNIT  # elements; windows of fewer may have no whole unit in common
 _BATCH = 2**17  # elements that are worked on at a time, in the second-level cache
 
 
-def serves(x: Any, length: int) -> bool:
+def serves(x: Numbers, length: int) -> TypeGuard[Block]:
     """Whether `window_variances` takes windows of `length` elements of `x`."""
     if not isinstance(x, np.ndarray) or length < _SHORTEST:
         return False
     return np.result_type(x.dtype, np.float64) == np.float64
 
 
-def window_variances(
-    x: Any, length: int, origin: int, finish: Callable[[State], Any], dtype: np.dtype[Any]
-) -> Any:
+def window_variances(x: Block, length: int, origin: int, finish: _Finish, dtype: DType) -> Block:
     """Reduce every window of `length` rows of the middle axis.
 
     Besides the result, memory is taken for a few batches, and for the units: some sixteenths of
@@ -76,14 +78,16 @@ def window_variances(
     return result
 
 
-def _reduce(x: Any, length: int, skip: int, finish: Callable[[State], Any], result: Any) -> None:
+def _reduce(x: Block, length: int, skip: int, finish: _Finish, result: Block) -> None:
     outer, windows, inner = result.shape
     starting = -(-(skip + windows) // UNIT)  # units in which windows start
     units, rest = divmod(length - UNIT, UNIT)  # of the interior, which has one row more
     batch = max(1, _BATCH // max(1, outer * inner * UNIT))  # units
-    states: State = ()
+    # The states of all units first: windows share any number of these.
+    states: tuple[Block, ...] = ()
     for start in range(0, starting + units - 1, batch):
         count = min(batch, starting + units - 1 - start)
+        # The interior begins with the last row of a unit: there the sixteenth window starts.
         part = _of_units(_rows(x, (start + 1) * UNIT - 1 - skip, count * UNIT))
         if not states:
             states = tuple(np.empty((outer, starting + units - 1, inner)) for _ in part)
@@ -94,11 +98,12 @@ def _reduce(x: Any, length: int, skip: int, finish: Callable[[State], Any], resu
         stop = min(start + batch, starting)
         total, error, square = (plane[:, start:stop] for plane in common)
         mean, lost = exact_mean(total, error, units * UNIT)
+        # About a mean that is rounded distances add up to what rounding took, not to 0.
         first = units * UNIT * lost
         second = square + first * lost
         at, size = start * UNIT - skip, (stop - start) * UNIT
 
-        def distances(row: int, mean: Any = mean, size: int = size) -> Any:
+        def distances(row: int, mean: Block = mean, size: int = size) -> Block:
             near = _rows(x, row, size).reshape(outer, -1, UNIT, inner)
             near -= mean[:, :, None]
             return near
@@ -109,16 +114,17 @@ def _reduce(x: Any, length: int, skip: int, finish: Callable[[State], Any], resu
             second += after[:, :, row] * after[:, :, row]
         sides = [near.reshape(outer, size, inner) for near in map(distances, (at - 1, at + length))]
         firsts = halve(first, *map(pair_up, sides))
-        for side in sides:
+        for side in sides:  # in place: windows took a dozen blocks of memory once
             np.multiply(side, side, out=side)
         seconds = halve(second, *map(pair_up, sides))
         _move_to_mean(seconds, firsts, length)
+        # Every unit has 16 windows; of the first and the last one some are not there.
         low, high = max(0, -at), min(size, windows - at)
         here = slice(at + low, at + high)
         result[:, here] = finish((firsts[:, low:high], seconds[:, low:high]))
 
 
-def _rows(x: Any, start: int, count: int) -> Any:
+def _rows(x: Block, start: int, count: int) -> Block:
     """Copy rows to double precision, with zeros for those that are not there."""
     outer, rows, inner = x.shape
     found = np.zeros((outer, count, inner))
@@ -128,7 +134,7 @@ def _rows(x: Any, start: int, count: int) -> Any:
     return found
 
 
-def _of_units(x: Any) -> tuple[Any, Any, Any]:
+def _of_units(x: Block) -> tuple[Block, Block, Block]:
     """Tell the state (see `folds`) of each unit of rows; these are changed."""
     outer, _, inner = x.shape
     mean = pair_up(x)[-1] / UNIT
@@ -138,11 +144,15 @@ def _of_units(x: Any) -> tuple[Any, Any, Any]:
     x *= x
     square = pair_up(x)[-1]
     _move_to_mean(square, residue, UNIT)
+    # The mean is rounded, its product with 16 is not.
     return *exact_sum(mean * UNIT, residue), square
 
 
-def _move_to_mean(squares: Any, firsts: Any, count: int) -> None:
+def _move_to_mean(squares: Block, firsts: Block, count: int) -> None:
     """Make squared distances from any one number those from the mean of `count` elements."""
+    # Divided before it is multiplied, it is no larger than `squares`, and overflows no sooner. What
+    # is infinite stays so: of two infinities the difference is a NaN. And what is constant has 0,
+    # not a little less, of which there is no root.
     np.subtract(squares, firsts / count * firsts, out=squares, where=squares < np.inf)
     np.maximum(squares, 0, out=squares)
 
@@ -166,7 +176,7 @@ def run_moments(state: State, count: int) -> State:
     return results
 
 
-def _of_runs(x: Any, planes: int) -> State:
+def _of_runs(x: Block, planes: int) -> State:
     length = x.shape[-1]
     mean = run_sums(x) / length
     distance = x - mean[..., None]
@@ -174,6 +184,7 @@ def _of_runs(x: Any, planes: int) -> State:
     distance *= distance
     square = run_sums(distance)
     _move_to_mean(square, residue, length)
+    # Runs merge by their sums: the mean times the length, and what either has lost to rounding.
     total, error = exact_product(mean, length)
     total, lost = exact_sum(total, residue)
     return (total, square) if planes == 2 else (total, lost + error, square)

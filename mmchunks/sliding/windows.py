@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -38,10 +38,14 @@ from mmchunks.sliding.variances import run_moments, serves, window_variances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import SupportsIndex, TypeGuard
 
+    from mmchunks.files.layout import Block, DType, Numbers
     from mmchunks.sliding.folds import State
 
 __all__ = ["as_windows", "reduce_windows", "window_count"]
+
+_N = TypeVar("_N", bound="Numbers")
 
 _TILE = 2**15  # elements of a tile
 _SIGHT = 2**17  # elements of the windows that a reduction without a fold is shown at a time
@@ -100,7 +104,7 @@ def as_windows(
     return lengths, steps
 
 
-def _is_count(given: Any) -> bool:
+def _is_count(given: Any) -> TypeGuard[SupportsIndex]:  # Any: operator.index is the judge
     try:
         operator.index(given)
     except TypeError:
@@ -108,7 +112,7 @@ def _is_count(given: Any) -> bool:
     return True
 
 
-def _by_axis(ndim: int, given: Any, what: str) -> dict[int, int]:
+def _by_axis(ndim: int, given: object, what: str) -> dict[int, int]:
     found: dict[int, int] = {}
     if not isinstance(given, Mapping) or not all(map(_is_count, (*given, *given.values()))):
         msg = f"{what} must be a whole number or {{axis: whole number}}, got {given!r}"
@@ -147,13 +151,13 @@ def window_count(rows: int, length: int, step: int, *, axis: int) -> int:
 
 
 def reduce_windows(
-    block: Any,
+    block: Numbers,
     windows: Mapping[int, int],
     steps: Mapping[int, int],
     reduce: Reduce,
     *,
     origin: Mapping[int, int],
-) -> Any:
+) -> Numbers:
     """Reduce every window that lies within `block`.
 
     Parameters
@@ -170,7 +174,7 @@ def reduce_windows(
         last axis (-1), or the last axes (a tuple) where several slide.
     origin : {axis: int}
         Index of the block's first row in the array that it was cut from; 0 for axes not named.
-        With it a window gives the same bits whatever the cut (see `unitsums`).
+        With it a window gives the same bits whatever the cut (see `sums`).
 
     Returns
     -------
@@ -202,15 +206,17 @@ def reduce_windows(
 
 
 def _merge(
-    block: Any,
+    block: Numbers,
     windows: Mapping[int, int],
     steps: Mapping[int, int],
     merging: Merging,
-    dtype: np.dtype[Any],
+    dtype: DType,
     origin: Mapping[int, int],
-) -> Any:
+) -> Numbers:
     """Slide along one axis after the other; the one that leaves least goes first."""
     state: State = (block,)
+    # By the steps that were asked for, not as `_within` shortens them: a block of few rows would have
+    # its axes in another order than the whole, and its windows other bits.
     axes = sorted(windows, key=lambda axis: (-steps[axis], axis))
     count = 1
     for axis in axes:
@@ -229,6 +235,7 @@ def _merge(
 
 def _within(step: int, rows: int) -> int:
     """Shorten a step beyond all rows to one that memory has, but to no other way of summing."""
+    # Longer than any window, as the step was: of `rows` a window of all rows would be a whole block.
     return min(step, rows + 1)
 
 
@@ -246,7 +253,7 @@ class _Slide:
     first: bool
     """Whether entries are still plain elements."""
 
-    dtype: np.dtype[Any] | None
+    dtype: DType | None
     """Type of the results, when nothing slides afterwards."""
 
     def __call__(self, state: State, begin: int) -> State:
@@ -256,7 +263,8 @@ class _Slide:
             return (window_variances(state[0], self.length, begin, self._finished, self.dtype),)
         if self.first:
             state = self.merging.lift(state[0])
-        if self.step == 1 and last and self.merging.averages and state[0].dtype.kind in "fc":
+        averages = self.merging.averages and state[0].dtype.kind in "fc"
+        if self.step == 1 and self.dtype is not None and averages:
             # a sum that is divided while it is at hand need not be fetched from memory again
             means = window_sums(state[0], self.length, begin, divisor=self.count * self.length)
             return (means.astype(self.dtype, copy=False),)
@@ -270,18 +278,20 @@ class _Slide:
                 self.step,
                 _STEPPING.get(fold, fold),
                 self.count,
+                # Blocks count from the start of the whole array, too: so do the units of their sums.
                 lambda blocks, n: self._every(
                     blocks, n, self.count * self.step, begin // self.step
                 ),
             )
         return (self._finished(state),) if last else state
 
-    def takes_variances(self, x: Any) -> bool:
+    def takes_variances(self, x: Numbers) -> TypeGuard[Block]:
         """Whether the variances of all windows of `x` can be had at once."""
         alone = self.first and self.dtype is not None and self.step == 1
         return alone and self.merging.fold is folds.VARIANCE and serves(x, self.length)
 
-    def _finished(self, state: State) -> Any:
+    def _finished(self, state: tuple[_N, ...]) -> _N:
+        assert self.dtype is not None
         return self.merging.finish(state, self.count * self.length).astype(self.dtype, copy=False)
 
     def _every(self, state: State, length: int, count: int, begin: int) -> State:
@@ -292,6 +302,8 @@ class _Slide:
 
 def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
     """Slide along `axis`, seen as the middle one of three, tile by tile."""
+    # As memory has them, the slowest first: a dense block is then seen, not copied, in whatever order
+    # it lies, and the result lies in the same.
     order = sorted(range(state[0].ndim), key=lambda a: -abs(state[0].strides[a]))
     lengths = [state[0].shape[a] for a in order]
     at = order.index(axis)
@@ -306,7 +318,7 @@ def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
         begin = starts.start * slide.step
         stop = begin + rows_read(starts.stop - starts.start, slide.length, slide.step)
         tile = slide(tuple(p[outer, begin:stop, inner] for p in planes), origin + begin)
-        if tile[0].shape == whole:
+        if tile[0].shape == whole:  # the only tile is the result
             results = tile
             break
         if not results:
@@ -323,7 +335,7 @@ def _along(state: State, axis: int, slide: _Slide, origin: int) -> State:
 
 
 def _tiles(
-    shape: tuple[int, int, int], slide: _Slide, plane: Any
+    shape: tuple[int, int, int], slide: _Slide, plane: Numbers
 ) -> Iterator[tuple[slice, slice, slice]]:
     """Cut (outer, windows, inner) into tiles that hold about as many elements as is good."""
     own = slide.merging.fold is folds.SUM and compiles(plane)
@@ -348,8 +360,11 @@ def _cuts(length: int, piece: int) -> list[slice]:
 
 
 def _show(
-    block: Any, windows: Mapping[int, int], steps: Mapping[int, int], function: Callable[..., Any]
-) -> Any:
+    block: Numbers,
+    windows: Mapping[int, int],
+    steps: Mapping[int, int],
+    function: Callable[..., object],
+) -> Numbers:
     """Show `function` the windows themselves, as views, so many at a time."""
     xp = folds.namespace(block)
     axes = tuple(windows)
@@ -362,11 +377,12 @@ def _show(
     for length in reversed(shape):
         pieces.append(max(1, min(length, budget)))
         budget //= max(1, length)
-    result = None
+    result: Numbers | None = None
     for tile in itertools.product(*map(_cuts, shape, reversed(pieces))):
         shown = view[tile]
         part = function(shown, axis=-1 if len(axes) == 1 else tuple(range(-len(axes), 0)))
         part = xp.asarray(part)
+        # np.percentile(windows, 90), say, has forgotten the axis: its one number would fill the tile.
         if np.shape(part) != shown.shape[: block.ndim]:
             msg = (
                 f"reduce made {np.shape(part)} of windows {shown.shape}; it must reduce the "
