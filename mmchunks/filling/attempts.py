@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mmchunks.errors import SweepError
-from mmchunks.writing.lines import Failed
+from mmchunks.writing.journallines import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

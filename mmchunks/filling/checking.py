@@ -18,8 +18,8 @@ from mmchunks.filling.executors import Calls
 from mmchunks.filling.scenarios import Scenarios
 from mmchunks.planning.ranges import count
 from mmchunks.writing.journal import Journal
+from mmchunks.writing.journallines import box_text
 from mmchunks.writing.ledger import Ledger, forgetting, outstanding
-from mmchunks.writing.lines import box_text
 from mmchunks.writing.targets import Target
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mmchunks.files.sources import File
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
-    from mmchunks.writing.lines import Box, Done
+    from mmchunks.writing.journallines import Box, Done
 
 __all__ = [
     "Status",

@@ -24,7 +24,7 @@ from mmchunks.files.blocks import take
 from mmchunks.filling.attempts import Failure, attempt
 from mmchunks.gpu.transfers import on_host
 from mmchunks.planning.ranges import missing
-from mmchunks.writing.assigning import castable
+from mmchunks.writing.casting import castable
 from mmchunks.writing.interrupts import interrupts_held
 from mmchunks.writing.journal import Journal
 from mmchunks.writing.targets import open_target
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
-    from mmchunks.writing.lines import Done, Line
+    from mmchunks.writing.journallines import Done, Line
     from mmchunks.writing.targets import Target
 
 __all__ = ["Batch", "Job", "Receipt", "Unit", "as_row", "call_for", "compute", "stopping"]

@@ -17,7 +17,7 @@ from mmchunks.filling.attempts import raise_failure
 from mmchunks.filling.computing import stopping
 from mmchunks.planning.ranges import count
 from mmchunks.writing.interrupts import interrupts_held
-from mmchunks.writing.lines import box_text
+from mmchunks.writing.journallines import box_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,8 +33,8 @@ from mmchunks.files.npy import dtype_of
 from mmchunks.filling import scenarios
 from mmchunks.filling.checking import damaged, look_at, require_layout, require_same_file
 from mmchunks.writing.journal import Journal
+from mmchunks.writing.journallines import Began, Done, Ended, Entry, Settled, box_text
 from mmchunks.writing.ledger import Ledger, outstanding
-from mmchunks.writing.lines import Began, Done, Ended, Entry, Settled, box_text
 from mmchunks.writing.targets import create_npy, open_target
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from mmchunks.planning.ranges import Rows
     from mmchunks.writing.journal import Writer
-    from mmchunks.writing.lines import Line
+    from mmchunks.writing.journallines import Line
     from mmchunks.writing.targets import Target
 
 __all__ = [

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from mmchunks.files.sources import File
-    from mmchunks.writing.lines import Box
+    from mmchunks.writing.journallines import Box
     from mmchunks.writing.targets import Target
 
 __all__ = ["to_npy"]

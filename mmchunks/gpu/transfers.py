@@ -194,7 +194,8 @@ def empty(device: str, shape: tuple[int, ...], dtype: DType) -> Array:
     dtype('>f4')
     """
     if device == "cpu":
-        return np.ndarray(shape, dtype)  # not np.empty, which makes U1 of U0
+        block: Block = np.ndarray(shape, dtype)  # not np.empty, which makes U1 of U0
+        return block
     form = device_form(np.dtype(dtype))
     place()
     return cupy_module().empty(shape + form.tail, form.dtype)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mmchunks.files.layout import Order, Subarray
     from mmchunks.files.sources import File
-    from mmchunks.writing.lines import Fragment
+    from mmchunks.writing.journallines import Fragment
 
 __all__ = ["as_source", "open_npy", "open_raw", "waiting"]
 

@@ -38,14 +38,14 @@ from typing import TYPE_CHECKING, Any
 
 from mmchunks.errors import JournalError, os_error
 from mmchunks.writing.durable import claim, litter, making, refusal, sync_folder, write_new
+from mmchunks.writing.journallines import Entry, check_settings, read_line, write_line
 from mmchunks.writing.ledger import Ledger
-from mmchunks.writing.lines import Entry, check_settings, read_line, write_line
 from mmchunks.writing.locks import owned, require_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmchunks.writing.lines import Line
+    from mmchunks.writing.journallines import Line
     from mmchunks.writing.locks import Owner
 
 __all__ = ["Journal", "Writer"]
@@ -63,7 +63,7 @@ class Journal:
     Examples
     --------
     >>> import tempfile
-    >>> from mmchunks.writing.lines import Failed
+    >>> from mmchunks.writing.journallines import Failed
     >>> path = tempfile.mkdtemp() + "/out.npy"
     >>> journal = Journal.create(path, {"rows": 10})
     >>> with journal.writer() as writer:

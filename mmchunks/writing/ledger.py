@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mmchunks.planning.ranges import count, missing
-from mmchunks.writing.lines import Began, Done, Ended, Entry, Failed, Forgotten, Settled
+from mmchunks.writing.journallines import Began, Done, Ended, Entry, Failed, Forgotten, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mmchunks.planning.ranges import Rows
-    from mmchunks.writing.lines import Box, Line
+    from mmchunks.writing.journallines import Box, Line
 
 __all__ = ["Ledger", "Outlook", "forgetting", "outstanding"]
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from mmchunks.files.layout import Bytes, Span, Subarray
     from mmchunks.files.runs import Runs
-    from mmchunks.writing.lines import Fragment
+    from mmchunks.writing.journallines import Fragment
 
 __all__ = [
     "Output",

@@ -34,11 +34,11 @@ from mmchunks.gpu import transfers
 from mmchunks.gpu.forms import device_form
 from mmchunks.planning.grammar import parse_align
 from mmchunks.writing import pages, reserving
-from mmchunks.writing.assigning import as_array, check_cast, fitted, slabs, split_region
+from mmchunks.writing.casting import as_array, check_cast, fitted, slabs, split_region
 from mmchunks.writing.checksums import Checksum
 from mmchunks.writing.handles import Handle
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Done
+from mmchunks.writing.journallines import Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from mmchunks.files.layout import Block, Bytes, Order, Subarray
     from mmchunks.files.sources import File
-    from mmchunks.writing.lines import Fragment
+    from mmchunks.writing.journallines import Fragment
     from mmchunks.writing.pages import Output
 
 __all__ = ["Target", "create_npy", "open_target"]

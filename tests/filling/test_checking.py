@@ -15,8 +15,8 @@ from mmchunks.filling.checking import status, verify
 from mmchunks.filling.storing import to_npy
 from mmchunks.filling.sweeping import sweep
 from mmchunks.writing.journal import Journal
+from mmchunks.writing.journallines import Done, Entry, Failed
 from mmchunks.writing.ledger import Ledger
-from mmchunks.writing.lines import Done, Entry, Failed
 from mmchunks.writing.targets import Target
 
 

@@ -127,18 +127,17 @@ def test_it_carries_on_with_the_blocks_that_are_missing(out, scheduler, tmp_path
     )
     with pytest.raises(ValueError, match="not yet"):
         to_npy(array, out)
-    deadline = time.monotonic() + 20
-    while status(out).done < computed(log):  # other workers go on for a moment
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    kept = computed(log)
+    time.sleep(
+        0.5
+    )  # other workers go on for a moment; what comes after the driver left is not written down
+    before, kept = computed(log), status(out).done
+    assert 0 < kept <= before <= kept + 2
     Path(gate).touch()
     to_npy(array, out, resume=True)
-    assert 0 < kept < 15
-    assert computed(log) == 15
+    assert computed(log) == before + 15 - kept
     np.testing.assert_array_equal(np.load(out), VALUES)
     to_npy(array, out, resume=True)
-    assert computed(log) == 15
+    assert computed(log) == before + 15 - kept
     found = status(out)
     assert (found.unit, found.total, found.done, found.fraction) == ("blocks", 15, 15, 1.0)
 

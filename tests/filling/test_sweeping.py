@@ -27,7 +27,7 @@ from mmchunks.filling import learning
 from mmchunks.filling.sweeping import sweep
 from mmchunks.planning.ranges import missing
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Done
+from mmchunks.writing.journallines import Done
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from mmchunks.filling.storing import to_npy
 from mmchunks.filling.sweeping import sweep
 from mmchunks.planning.ranges import count, missing
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import Done
+from mmchunks.writing.journallines import Done
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mmchunks.errors import JournalError
 from mmchunks.writing.journal import Journal
-from mmchunks.writing.lines import (
+from mmchunks.writing.journallines import (
     Began,
     Done,
     Ended,
