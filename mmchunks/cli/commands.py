@@ -57,7 +57,9 @@ def _source_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
             "--shape", callback=options.shape, help="Of a raw file; else one axis to its end."
         ),
         click.option(
-            "--dtype", type=options.Dtype(), help="Read PATH as a raw file: <f4, ci16_le."
+            "--dtype",
+            type=options.Dtype(samples=True),
+            help="Read PATH as a raw file: <f4, ci16_le.",
         ),
         click.option(
             "--max-header-size",
@@ -213,13 +215,7 @@ def fill(
 
     from mmchunks.filling.sweeping import sweep
 
-    with click.open_file(scenarios) as file:
-        try:
-            given = json.load(file)
-        except ValueError as error:
-            msg = f"{scenarios} is not JSON ({error})"
-            raise click.BadParameter(msg) from error
-    calls = [options.scenario(call) for call in given] if isinstance(given, list) else given
+    calls = options.scenarios(scenarios)
     with _processes(workers) as executor:
         done = sweep(options.function(function), calls, path, executor=executor, **how)
     click.echo(json.dumps(dataclasses.asdict(done)) if as_json else report.sweep_line(done))

@@ -30,6 +30,7 @@ from mmchunks.sliding.arrays import sliding_window
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mmchunks.files.layout import Block
     from mmchunks.filling.sweeping import SweepReport
 
 __all__ = ["fill", "lorenz96", "run"]
@@ -39,7 +40,7 @@ _ROW_NBYTES = STEPS * MEMBERS * SITES * 4
 _WINDOW, _STEP = 24, 4  # time steps
 
 
-def lorenz96(forcing: float) -> np.ndarray[Any, Any]:
+def lorenz96(forcing: float) -> Block:
     """Forecast 256 steps of the Lorenz 96 model with an ensemble of 64.
 
     Parameters
@@ -61,18 +62,18 @@ def lorenz96(forcing: float) -> np.ndarray[Any, Any]:
     return out
 
 
-def _runge_kutta(x: np.ndarray[Any, Any], forcing: float, dt: float) -> np.ndarray[Any, Any]:
+def _runge_kutta(x: Block, forcing: float, dt: float) -> Block:
     a = _slope(x, forcing)
     b = _slope(x + dt / 2 * a, forcing)
     c = _slope(x + dt / 2 * b, forcing)
     d = _slope(x + dt * c, forcing)
-    slope: np.ndarray[Any, Any] = x + dt / 6 * (a + 2 * b + 2 * c + d)
+    slope: Block = x + dt / 6 * (a + 2 * b + 2 * c + d)
     return slope
 
 
-def _slope(x: np.ndarray[Any, Any], forcing: float) -> np.ndarray[Any, Any]:
+def _slope(x: Block, forcing: float) -> Block:
     ring = np.concatenate((x[:, -2:], x, x[:, :1]), axis=1)
-    slope: np.ndarray[Any, Any] = (ring[:, 3:] - ring[:, :-3]) * ring[:, 1:-2] - x + forcing
+    slope: Block = (ring[:, 3:] - ring[:, :-3]) * ring[:, 1:-2] - x + forcing
     return slope
 
 
@@ -177,9 +178,9 @@ def _aggregate(path: str, client: Any, say: Callable[[str], None]) -> dict[str, 
     return measured
 
 
-def _judge(row: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _judge(row: Block) -> Block:
     windows = np.lib.stride_tricks.sliding_window_view(row, _WINDOW, axis=0)[::_STEP]
-    judge: np.ndarray[Any, Any] = windows.mean(axis=-1).std(axis=1).mean(axis=1)
+    judge: Block = windows.mean(axis=-1).std(axis=1).mean(axis=1)
     return judge
 
 
@@ -190,7 +191,7 @@ def _peak_nbytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _picture(spread: np.ndarray[Any, Any]) -> str:
+def _picture(spread: Block) -> str:
     shades = " .:-=+*#%@"
     rows = np.linspace(0, len(spread) - 1, 8).astype(int)
     columns = np.linspace(0, spread.shape[1] - 1, 56).astype(int)

@@ -20,27 +20,31 @@ __all__ = [
     "function",
     "nbytes",
     "quantile_or_name",
-    "scenario",
+    "scenarios",
     "shape",
 ]
 
 
 class Dtype(click.ParamType[str]):
-    """A dtype as NumPy spells it, or the SigMF name of a radio recording's samples."""
+    """A dtype as NumPy spells it; with `samples`, also the SigMF name of a radio recording's."""
 
     name = "dtype"
 
-    def convert(self, value: str, param: Any, ctx: Any) -> str:
+    def __init__(self, *, samples: bool = False) -> None:
+        self.samples = samples
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse what neither NumPy nor SigMF knows."""
         import numpy as np
 
         from mmchunks.files.raw import sample_type
 
         try:
-            if sample_type(value) is None:
+            if not self.samples or sample_type(value) is None:
                 np.dtype(value)
-        except (TypeError, ValueError, SyntaxError) as error:
-            self.fail(f"{value!r} is no dtype ({error}); write <f4, int16, ci16_le", param, ctx)
+        except (TypeError, ValueError, SyntaxError, RecursionError) as error:
+            forms = "<f4, int16, ci16_le" if self.samples else "<f4, int16, S8"
+            self.fail(f"{value!r} is no dtype ({error}); write {forms}", param, ctx)
         return value
 
 
@@ -49,15 +53,15 @@ class Chunks(click.ParamType[Any]):
 
     name = "chunks"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Turn the text into what `mmchunks.plan` takes."""
         if not isinstance(value, str):
             return value
         if value.lstrip()[:1] in {"[", "{"}:
             try:
                 return _frozen(json.loads(value))
-            except ValueError as error:
-                self.fail(f"{value!r} is not JSON ({error})", param, ctx)
+            except (ValueError, RecursionError) as error:
+                self.fail(f"{value[:80]!r} is not JSON ({error})", param, ctx)
         parts = tuple(_number_or_text(part) for part in value.split(","))
         try:
             for part in parts:
@@ -82,7 +86,7 @@ def _number_or_text(text: str) -> int | str:
         return text.strip()
 
 
-def shape(_ctx: Any, _param: Any, value: str | None) -> tuple[int, ...] | None:
+def shape(_ctx: object, _param: object, value: str | None) -> tuple[int, ...] | None:
     """Read ``100x12`` or ``100,12`` as a shape."""
     if value is None:
         return None
@@ -93,12 +97,12 @@ def shape(_ctx: Any, _param: Any, value: str | None) -> tuple[int, ...] | None:
         raise click.BadParameter(msg) from error
 
 
-def align(_ctx: Any, _param: Any, value: str) -> str | int | None:
+def align(_ctx: object, _param: object, value: str) -> str | int | None:
     """Read ``auto``, ``page``, ``none`` or a number of bytes."""
     return None if value == "none" else _number_or_text(value)
 
 
-def nbytes(_ctx: Any, _param: Any, value: str) -> int:
+def nbytes(_ctx: object, _param: object, value: str) -> int:
     """Read ``20GiB`` or a number as bytes."""
     try:
         return parse_nbytes(value)
@@ -114,8 +118,21 @@ def quantile_or_name(text: str) -> float | str:
         return text
 
 
-def scenario(call: Any) -> Any:
-    """Read one scenario: an object means keyword arguments, a list means positional ones."""
+def scenarios(path: str) -> Any:
+    """Read a JSON file, - for stdin: of a list each entry is a scenario; else it is a product.
+
+    An object means keyword arguments, a list means positional ones.
+    """
+    with click.open_file(path) as file:
+        try:
+            given = json.load(file)
+        except (ValueError, RecursionError) as error:
+            msg = f"{path} is not JSON ({error})"
+            raise click.BadParameter(msg) from error
+    return [_scenario(call) for call in given] if isinstance(given, list) else given
+
+
+def _scenario(call: Any) -> Any:
     return call if isinstance(call, dict) else tuple(call) if isinstance(call, list) else (call,)
 
 
@@ -125,12 +142,12 @@ def function(function: str) -> Callable[..., Any]:
     import sys
 
     module, _, name = function.partition(":")
-    if not name:
+    if not module or not name:
         msg = f"{function!r} names no function; write module:name"
         raise click.BadParameter(msg)
     sys.path.insert(0, "")
     try:
         return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
-    except (ImportError, AttributeError, SyntaxError) as error:
+    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         msg = f"{function!r} cannot be imported: {error}"
         raise click.BadParameter(msg) from error

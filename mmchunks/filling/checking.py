@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import StaleFileError
 from mmchunks.files.identity import Identity, require_same
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from mmchunks.files.layout import Layout
     from mmchunks.files.sources import File
+    from mmchunks.filling.executors import Executor
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
-    from mmchunks.writing.journallines import Box, Done
+    from mmchunks.writing.journallines import Box, Done, Settings
 
 __all__ = [
     "Status",
@@ -208,7 +209,7 @@ def status(path: File) -> Status:
 
 
 def verify(
-    path: File, *, executor: Any = None, forget: bool = False, force: bool = False
+    path: File, *, executor: Executor | None = None, forget: bool = False, force: bool = False
 ) -> VerifyReport:
     """Read back every chunk that is done, and compare its checksum with the journal's.
 
@@ -278,7 +279,7 @@ def _rate(ledger: Ledger, unit: str) -> float | None:
     return done / seconds if seconds > 0 else None
 
 
-def require_layout(path: str, layout: Layout, settings: dict[str, Any]) -> None:
+def require_layout(path: str, layout: Layout, settings: Settings) -> None:
     """Refuse a file whose header says something else than the settings of its journal.
 
     Raises
@@ -326,7 +327,7 @@ def look_at(path: str) -> Identity:
     return open_source(path).identity.timeless
 
 
-def damaged(path: str, chunks: Iterable[Done], executor: Any) -> list[Done]:
+def damaged(path: str, chunks: Iterable[Done], executor: Executor | None) -> list[Done]:
     """Find the chunks whose bytes are not those that the journal speaks of: read, compare checksums.
 
     Parameters

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from mmchunks.files.layout import Block, DType
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
     from mmchunks.writing.journallines import Done, Line
@@ -54,7 +55,7 @@ class Job:
     shape: tuple[int, ...] | None
     """Shape of one row; None until it is learnt."""
 
-    dtype: np.dtype[Any] | None
+    dtype: DType | None
     """Type of the rows; None until it is learnt."""
 
     into: bool
@@ -126,7 +127,7 @@ class Batch:
     unit: Unit
     """Which rows they are."""
 
-    block: np.ndarray[Any, Any]
+    block: Block
     """Room for them."""
 
     filled: int = 0
@@ -152,7 +153,7 @@ class Batch:
         """Whether no further row is to be tried."""
         return self.interrupted or bool(self.failures and self.job.on_error == "raise")
 
-    def take(self, row: np.ndarray[Any, Any], seconds: float) -> None:
+    def take(self, row: Block, seconds: float) -> None:
         """Take the first row, which was computed in `seconds` before there was room for it."""
         failure = attempt(self.unit.start, lambda: _put(row, self.block[0, ...]), retries=0)
         self.failures += [] if failure is None else [failure]
@@ -234,12 +235,12 @@ def _stop_mark(job: Job) -> Path:
     return Journal(path=job.path).folder / f"{job.run}.stopping"
 
 
-def call_for(job: Job, call: Call, **extra: Any) -> Any:
+def call_for(job: Job, call: Call, **extra: object) -> object:
     """Call the function of a sweep as a scenario says."""
     return job.func(**call, **extra) if isinstance(call, dict) else job.func(*call, **extra)
 
 
-def as_row(result: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
+def as_row(result: object, dtype: DType | None) -> Block:
     """Take what a function returned as an array on the host.
 
     Raises
@@ -259,7 +260,7 @@ def as_row(result: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
     return row
 
 
-def _place(job: Job, call: Call, out: np.ndarray[Any, Any]) -> None:
+def _place(job: Job, call: Call, out: Block) -> None:
     """Compute one row into its place."""
     if job.into:
         out[...] = np.zeros((), out.dtype)  # whatever an earlier try left there
@@ -268,7 +269,7 @@ def _place(job: Job, call: Call, out: np.ndarray[Any, Any]) -> None:
     _put(as_row(call_for(job, call), out.dtype), out)
 
 
-def _put(row: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
+def _put(row: Block, out: Block) -> None:
     """Put a row into its place, if it is of its kind."""
     if row.shape != out.shape or not castable(row.dtype, out.dtype):
         msg = (

@@ -14,7 +14,7 @@ import signal
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mmchunks.errors import PlanError
 
@@ -22,13 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
-__all__ = ["Calls", "end_with_parent"]
+__all__ = ["Calls", "Executor", "end_with_parent"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SET_DEATH_SIGNAL = 1  # of prctl(2)
 _IN_FLIGHT = 2000  # futures that wait at once: more than workers, fewer than a scheduler minds
+
+
+class Executor(Protocol):
+    """Whatever runs calls elsewhere: a pool of `concurrent.futures`, of MPI or of Flux, a dask client."""
+
+    def submit(self, func: Callable[..., Any], /, *args: Any) -> Any:
+        """Begin a call, and give its future."""
 
 
 def end_with_parent(parent: int) -> None:
@@ -66,7 +73,7 @@ class Calls(Generic[Item, Result]):
 
     def __init__(
         self,
-        executor: Any,
+        executor: Executor | None,
         func: Callable[[Item], Result],
         items: Iterable[Item],
     ) -> None:
@@ -77,10 +84,10 @@ class Calls(Generic[Item, Result]):
                 "concurrent.futures.ProcessPoolExecutor(3), a distributed.Client, or None"
             )
             raise PlanError(msg)
-        if hasattr(executor, "get_executor"):
+        if (cluster := getattr(executor, "get_executor", None)) is not None:
             # A distributed.Client. It takes calls to be pure, and would not write a second time.
-            executor = executor.get_executor(pure=False)
-        self._executor = executor
+            executor = cluster(pure=False)
+        self._executor: Any = executor
         self._func = func
         self._items = iter(items)
         self._in_flight: set[Future[Result]] = set()

@@ -17,7 +17,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import JournalError
 from mmchunks.files.layout import PAGE
@@ -29,12 +29,12 @@ from mmchunks.filling.units import choose_unit_rows
 from mmchunks.planning.ranges import missing
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from mmchunks.files.layout import Block
     from mmchunks.filling.attempts import Failure
     from mmchunks.filling.computing import Job
     from mmchunks.filling.scenarios import Call
     from mmchunks.planning.ranges import Rows
+    from mmchunks.writing.journallines import Settings
 
 __all__ = ["Lesson", "Limits", "learn"]
 
@@ -80,7 +80,7 @@ class Lesson:
 
 
 def learn(
-    job: Job, settings: dict[str, Any], rows: int, limits: Limits, part: Rows | None, unit: Unit
+    job: Job, settings: Settings, rows: int, limits: Limits, part: Rows | None, unit: Unit
 ) -> Lesson:
     """Compute the first rows, begin the work as they show it to be, and write them.
 
@@ -151,13 +151,13 @@ def learn(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _First:
-    row: np.ndarray[Any, Any]
+    row: Block
     seconds: float
 
 
 def _first(job: Job, unit: Unit, failures: list[Failure]) -> _First | None:
     """Compute rows until one does not fail; those that do are added to `failures`."""
-    found: list[np.ndarray[Any, Any]] = []
+    found: list[Block] = []
 
     def compute(call: Call) -> None:
         found.append(as_row(call_for(job, call), job.dtype))

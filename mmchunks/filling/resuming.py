@@ -40,9 +40,10 @@ from mmchunks.writing.targets import create_npy, open_target
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from mmchunks.filling.executors import Executor
     from mmchunks.planning.ranges import Rows
     from mmchunks.writing.journal import Writer
-    from mmchunks.writing.journallines import Line
+    from mmchunks.writing.journallines import Line, Settings
     from mmchunks.writing.targets import Target
 
 __all__ = [
@@ -76,7 +77,7 @@ class Run:
     """The ranges of rows that were done when the run began."""
 
 
-def begun(path: str, given: dict[str, Any], *, resume: bool) -> Journal | None:
+def begun(path: str, given: Settings, *, resume: bool) -> Journal | None:
     """Open the journal of `path`, if it is of the work that is given.
 
     Parameters
@@ -133,7 +134,7 @@ def _abandoned(journal: Journal) -> bool:
     return True
 
 
-def begin(path: str, settings: dict[str, Any]) -> Journal:
+def begin(path: str, settings: Settings) -> Journal:
     """Begin work on a file that is not there, or carry on with who did at the same moment.
 
     Parameters
@@ -201,7 +202,7 @@ def _make(journal: Journal) -> bool:
     return True
 
 
-def carry_on(journal: Journal, *, rows: Rows | None = None, executor: Any) -> Target:
+def carry_on(journal: Journal, *, rows: Rows | None = None, executor: Executor | None) -> Target:
     """Open the file of a journal, after making sure that it is the one that was written.
 
     Parameters
@@ -267,7 +268,9 @@ def _doubtful(journal: Journal, ledger: Ledger, rows: Rows | None) -> list[Done]
 
 
 @contextmanager
-def running(journal: Journal, *, rows: Rows | None, force: bool, executor: Any) -> Iterator[Run]:
+def running(
+    journal: Journal, *, rows: Rows | None, force: bool, executor: Executor | None
+) -> Iterator[Run]:
     """Work on the file of a journal while the block runs, and leave both in order at its end.
 
     Parameters
@@ -446,7 +449,7 @@ def settle(
             writer.append(Settled(tuple({done.box for done in waiting})))
 
 
-def _difference(journal: Journal, given: dict[str, Any]) -> str | None:
+def _difference(journal: Journal, given: Settings) -> str | None:
     """Say which setting differs first; None in `given` agrees with everything."""
     for name, new in given.items():
         old = journal.settings.get(name)

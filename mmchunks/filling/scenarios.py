@@ -18,7 +18,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from mmchunks.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from mmchunks.files.layout import Block
 
 __all__ = [
     "Call",
@@ -38,6 +40,13 @@ __all__ = [
 ]
 
 Call: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
+"""What stands between the brackets of a call of a user's function: positional or keyword arguments."""
+
+Document: TypeAlias = dict[str, Any]
+"""What JSON can say, by name."""
+
+Tokenize: TypeAlias = "Callable[[object], str]"
+"""Gives equal text for equal values."""
 
 _SMALL = 1000  # elements of an array that is written down; of a larger one only its token is
 
@@ -52,7 +61,7 @@ class Scenarios(Sequence[Call]):
     (4, {'x': 1, 'y': 6})
     """
 
-    def to_json(self, tokenize: Callable[[Any], str]) -> dict[str, Any]:
+    def to_json(self, tokenize: Tokenize) -> Document:
         """Write the scenarios as JSON says them.
 
         Parameters
@@ -72,7 +81,7 @@ class Scenarios(Sequence[Call]):
         return f"<{len(self):,} scenarios{first}>"
 
     @staticmethod
-    def from_json(document: dict[str, Any]) -> Scenarios:
+    def from_json(document: Document) -> Scenarios:
         """Read what `to_json` wrote; values that JSON cannot say stay ``{"repr", "token"}``."""
         if document["kind"] == "list":
             return _List(
@@ -94,7 +103,7 @@ class _List(Scenarios):
     def __getitem__(self, index: Any) -> Any:
         return self.calls[index]
 
-    def to_json(self, tokenize: Callable[[Any], str]) -> dict[str, Any]:
+    def to_json(self, tokenize: Tokenize) -> Document:
         return {"kind": "list", "calls": [_say(call, tokenize) for call in self.calls]}
 
 
@@ -112,7 +121,7 @@ class _Columns(Scenarios):
     def _call(self, index: int) -> Call:
         raise NotImplementedError
 
-    def to_json(self, tokenize: Callable[[Any], str]) -> dict[str, Any]:
+    def to_json(self, tokenize: Tokenize) -> Document:
         kind = "product" if isinstance(self, _Product) else "table"
         values = {k: [_say(v, tokenize) for v in column] for k, column in self.values.items()}
         return {"kind": kind, "values": values}
@@ -190,7 +199,7 @@ def as_scenarios(given: Any) -> Scenarios:
     return _List(calls=tuple(_as_call(i, entry) for i, entry in enumerate(given)))
 
 
-def _values(name: object, values: Any) -> Sequence[Any]:
+def _values(name: object, values: object) -> Sequence[Any]:
     """Take the values of one argument of a product."""
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         msg = (
@@ -201,7 +210,7 @@ def _values(name: object, values: Any) -> Sequence[Any]:
     return values if isinstance(values, list | tuple | range) else list(values)
 
 
-def _as_call(index: int, entry: Any) -> Call:
+def _as_call(index: int, entry: object) -> Call:
     """Take one entry of a sequence of scenarios."""
     if isinstance(entry, Mapping):
         return {str(name): value for name, value in entry.items()}
@@ -214,7 +223,7 @@ def _as_call(index: int, entry: Any) -> Call:
     raise PlanError(msg)
 
 
-def _say(value: Any, tokenize: Callable[[Any], str]) -> Any:
+def _say(value: object, tokenize: Tokenize) -> object:
     """Say `value` in JSON, or give its repr and its token."""
     if _is_small(value):
         value = value.tolist()
@@ -231,13 +240,13 @@ def _say(value: Any, tokenize: Callable[[Any], str]) -> Any:
     return {"repr": text[:200], "token": tokenize(value)}
 
 
-def _is_small(value: Any) -> bool:
+def _is_small(value: Any) -> TypeGuard[Block]:
     """Whether `value` is numbers or text of numpy, and few enough to be written down."""
     is_numpy = isinstance(value, np.generic | np.ndarray)
     return is_numpy and value.size <= _SMALL and value.dtype.kind in "biufU"
 
 
-def describe_function(func: Callable[..., Any], tokenize: Callable[[Any], str]) -> dict[str, Any]:
+def describe_function(func: Callable[..., Any], tokenize: Tokenize) -> Document:
     """Say in JSON which function is called, and with what arguments bound to it.
 
     Parameters
@@ -277,7 +286,7 @@ def describe_function(func: Callable[..., Any], tokenize: Callable[[Any], str]) 
     return described | {"of": _say(owner, tokenize)}
 
 
-def _inside(func: Any, outer: tuple[Any, ...], tokenize: Callable[[Any], str]) -> list[Any]:
+def _inside(func: Any, outer: tuple[object, ...], tokenize: Tokenize) -> list[object]:
     """List what a function without a name of its own computes with, wherever its lines stand."""
     outer = (*outer, func)
     closed = [cell.cell_contents for cell in func.__closure__ or () if cell != CellType()]
@@ -287,7 +296,7 @@ def _inside(func: Any, outer: tuple[Any, ...], tokenize: Callable[[Any], str]) -
     return [_code(func.__code__), *(_said_inside(value, outer, tokenize) for value in left)]
 
 
-def _said_inside(value: Any, outer: tuple[Any, ...], tokenize: Callable[[Any], str]) -> Any:
+def _said_inside(value: object, outer: tuple[object, ...], tokenize: Tokenize) -> object:
     if isinstance(value, FunctionType) and "<" in value.__qualname__:
         return _inside(value, outer, tokenize)
     try:
@@ -296,13 +305,13 @@ def _said_inside(value: Any, outer: tuple[Any, ...], tokenize: Callable[[Any], s
         return type(value).__qualname__
 
 
-def _code(code: CodeType) -> list[Any]:
+def _code(code: CodeType) -> list[object]:
     """List what a code object says, without the file and the lines where it was found."""
     consts = [_code(const) if isinstance(const, CodeType) else const for const in code.co_consts]
     return [code.co_code, code.co_names, code.co_varnames, consts]
 
 
-def function_text(described: dict[str, Any]) -> str:
+def function_text(described: Document) -> str:
     """Write what `describe_function` said as people write a call.
 
     Examples
@@ -318,7 +327,7 @@ def function_text(described: dict[str, Any]) -> str:
     return str(described["name"]) + code + (f"({', '.join(bound)})" if bound else "")
 
 
-def same(stored: Any, given: Any) -> bool:
+def same(stored: object, given: object) -> bool:
     """Whether JSON says the same of both; to a function, 1, 1.0 and True are not.
 
     Examples
@@ -331,7 +340,7 @@ def same(stored: Any, given: Any) -> bool:
     )
 
 
-def difference(stored: dict[str, Any], given: dict[str, Any]) -> str | None:
+def difference(stored: Document, given: Document) -> str | None:
     """Say where two documents of scenarios differ, or None where they do not.
 
     Parameters

@@ -34,8 +34,10 @@ from mmchunks.writing.targets import create_npy, open_target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import dask.array as da
     from dask.delayed import Delayed
 
+    from mmchunks.files.layout import Array, Block, Index
     from mmchunks.files.sources import File
     from mmchunks.writing.journallines import Box
     from mmchunks.writing.targets import Target
@@ -46,10 +48,10 @@ _POLL_SECONDS = 1.0  # between two looks at the journal, for the progress line
 
 
 def to_npy(
-    dask_array: Any,
+    dask_array: da.Array,
     path: File,
     *,
-    region: Any = None,
+    region: Index = None,
     resume: bool = True,
     overwrite: bool = False,
     compute: bool = True,
@@ -149,7 +151,7 @@ def to_npy(
 
 
 def _begun(
-    array: Any, path: str, *, resume: bool, overwrite: bool, force: bool
+    array: da.Array, path: str, *, resume: bool, overwrite: bool, force: bool
 ) -> tuple[Journal, Target]:
     """Make the file of an array, or open that of an earlier call."""
     settings = {
@@ -172,7 +174,7 @@ def _begun(
 
 
 def _delayed(
-    array: Any,
+    array: da.Array,
     target: Target,
     boxes: list[Box],
     journal: Journal | None,
@@ -213,10 +215,10 @@ def _write(
     corner: tuple[int, ...],
     run: str,
     owner: str | None,
-    block: Any,
+    block: Array,
     *,
     block_info: Any,
-) -> np.ndarray[Any, Any]:
+) -> Block:
     """Write one block, and write down that it is done, in the process that computed it."""
     began = time.perf_counter()
     place = block_info[0]["array-location"]
@@ -232,7 +234,7 @@ def _write(
     return receipt
 
 
-def _require_promised_shape(target: Target, box: Box, block: Any) -> None:
+def _require_promised_shape(target: Target, box: Box, block: Array) -> None:
     """Refuse a block of another shape than dask was told, which would be broadcast or fail late."""
     promised = tuple(stop - start for start, stop in box)
     if np.shape(block) != promised:
@@ -254,7 +256,7 @@ def _end(
     target: Target,
     journal: Journal | None,
     owner: str | None,
-    receipts: list[np.ndarray[Any, Any]],
+    receipts: list[Block],
 ) -> None:
     """Write the pages that blocks share, when all blocks are done."""
     written = [receipt.item() for receipt in receipts]
@@ -304,7 +306,7 @@ def _boxes(chunks: tuple[tuple[int, ...], ...], corner: tuple[int, ...]) -> list
     return list(itertools.product(*axes))
 
 
-def _corner(target: Target, region: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _corner(target: Target, region: Index, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Find where a region of the shape of the array begins."""
     slices = target.layout.region(region)
     found = target.layout[slices].shape
@@ -332,7 +334,7 @@ def _warn_of_shared_pages(target: Target, boxes: list[Box]) -> None:
     warnings.warn(msg, stacklevel=3)
 
 
-def _require_not_read(array: Any, path: str) -> None:
+def _require_not_read(array: da.Array, path: str) -> None:
     """Refuse to write where the array reads: its blocks would be made of what is there no more."""
     if path in files_read_by(array):
         msg = (
@@ -352,7 +354,7 @@ def _warn_of_journal(path: str) -> None:
         warnings.warn(msg, stacklevel=3)
 
 
-def _require_dask_array(array: Any, path: str) -> None:
+def _require_dask_array(array: da.Array, path: str) -> None:
     """Refuse what is no dask array, and say how to write it."""
     import dask.array as da
 
@@ -364,7 +366,7 @@ def _require_dask_array(array: Any, path: str) -> None:
         raise PlanError(msg)
 
 
-def _require_plain(array: Any, path: str) -> None:
+def _require_plain(array: da.Array, path: str) -> None:
     """Refuse an array whose shape not even dask knows, or whose mask would be lost."""
     if any(size != size for sizes in array.chunks for size in sizes):  # noqa: PLR0124  (nan)
         msg = f"{path}: the array has chunks of unknown size; call its compute_chunk_sizes() first"

@@ -45,8 +45,11 @@ if TYPE_CHECKING:
 
     from mmchunks.files.sources import File
     from mmchunks.filling.attempts import Failure
+    from mmchunks.filling.executors import Executor
     from mmchunks.filling.scenarios import Scenarios
+    from mmchunks.planning.grammar import Chunks
     from mmchunks.planning.ranges import Rows
+    from mmchunks.writing.journallines import Settings
 
 __all__ = ["SweepReport", "sweep"]
 
@@ -95,8 +98,8 @@ def sweep(
     *,
     shape: int | tuple[int, ...] | None = None,
     dtype: DTypeLike | None = None,
-    executor: Any = None,
-    chunks: Any = "auto",
+    executor: Executor | None = None,
+    chunks: Chunks = "auto",
     into: bool = False,
     resume: bool = True,
     retries: int = 0,
@@ -238,9 +241,9 @@ def _begin(
     job: Job,
     calls: Scenarios,
     rows: Rows,
-    settings: dict[str, Any],
+    settings: Settings,
     limits: Limits,
-    executor: Any,
+    executor: Executor | None,
     *,
     part: Rows | None,
 ) -> tuple[Journal, Receipt, Receipt]:
@@ -276,7 +279,7 @@ def _units(calls: Scenarios, left: list[Rows], unit_rows: int) -> Iterator[Unit]
         yield Unit(start=start, calls=calls[start:stop])
 
 
-def _limits(chunks: Any, rows: int) -> Limits:
+def _limits(chunks: Chunks, rows: int) -> Limits:
     """Read ``chunks=``."""
     unit_rows, nbytes = parse_rows(chunks, rows)
     if (unit_rows, nbytes) == (None, None):
@@ -285,7 +288,7 @@ def _limits(chunks: Any, rows: int) -> Limits:
     return Limits(rows=unit_rows, nbytes=nbytes or _UNIT_NBYTES, seconds=forever, look=math.inf)
 
 
-def _settings(job: Job, calls: Scenarios, limits: Limits) -> dict[str, Any]:
+def _settings(job: Job, calls: Scenarios, limits: Limits) -> Settings:
     """Say what a later run must agree with; None where this one does not care."""
     from dask.tokenize import tokenize
 

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
     from mmchunks.files.layout import Order
     from mmchunks.files.sources import File, Source
+    from mmchunks.planning.grammar import Chunks
 
 __all__ = ["from_npy", "from_raw"]
 
 
 def from_npy(
     path: File,
-    chunks: Any = "auto",
+    chunks: Chunks = "auto",
     *,
     device: str = "auto",
     io: str = "auto",
@@ -132,7 +133,7 @@ def from_raw(
     path: File,
     dtype: Any,
     shape: int | Sequence[int] | None = None,
-    chunks: Any = "auto",
+    chunks: Chunks = "auto",
     *,
     offset: int = 0,
     order: Order = "C",
@@ -210,7 +211,7 @@ def from_raw(
 
 def _from_source(
     source: Source,
-    chunks: Any,
+    chunks: Chunks,
     *,
     device: str,
     io: str,

@@ -49,7 +49,7 @@ def file_array(selection: Selection, chunks: Chunks, name: str) -> da.Array:
     return _file_array_class().of(dask_array(selection, chunks, name, selection.device), selection)
 
 
-def dask_array(like: Any, chunks: Chunks, name: str, device: str) -> da.Array:
+def dask_array(like: da.Array, chunks: Chunks, name: str, device: str) -> da.Array:
     """Make the dask array whose tasks hold `like`, an array-like that reads when it is sliced."""
     import dask.array as da
 
@@ -64,7 +64,7 @@ def dask_array(like: Any, chunks: Chunks, name: str, device: str) -> da.Array:
     )
 
 
-def selection_of(array: Any) -> Selection | None:
+def selection_of(array: da.Array) -> Selection | None:
     """Find what `array` reads, if it is an array made by `file_array` or a slice of one.
 
     What was computed, persisted, assigned to or sent to another process is dask's alone: None.
@@ -75,7 +75,7 @@ def selection_of(array: Any) -> Selection | None:
     return None
 
 
-def files_read_by(array: Any) -> set[str]:
+def files_read_by(array: da.Array) -> set[str]:
     """Find the files that a dask array reads through mmchunks, whatever was computed from them.
 
     Its tasks are walked as a scheduler walks them that sends them away: by pickling. Nothing is
@@ -135,7 +135,7 @@ def _file_array_class() -> Any:
     return FileArray
 
 
-def _indexed(array: Any, index: Any, by_dask: Callable[[Any], da.Array]) -> da.Array:
+def _indexed(array: da.Array, index: Any, by_dask: Callable[[Any], da.Array]) -> da.Array:
     """Index by reading less, where the index is not dask's work."""
     selection = selection_of(array)
     if isinstance(index, str):
@@ -159,7 +159,7 @@ def _indexed(array: Any, index: Any, by_dask: Callable[[Any], da.Array]) -> da.A
     return _by_dask(array, given, entries, index, by_dask) if picked is None else picked
 
 
-def _with_new_axes(array: Any, entries: list[Any], picks: list[Any]) -> da.Array:
+def _with_new_axes(array: da.Array, entries: list[Any], picks: list[Any]) -> da.Array:
     """Pick first; the new axes are then dask's work."""
     kept = [entry for entry in entries if not isinstance(entry, int)]
     if not any(entry is not None for entry in kept):
@@ -173,7 +173,11 @@ def _with_new_axes(array: Any, entries: list[Any], picks: list[Any]) -> da.Array
 
 
 def _by_dask(
-    array: Any, given: list[Any], entries: list[Any], index: Any, by_dask: Callable[[Any], da.Array]
+    array: da.Array,
+    given: list[Any],
+    entries: list[Any],
+    index: Any,
+    by_dask: Callable[[Any], da.Array],
 ) -> da.Array:
     """Leave an index to dask, but for slices that go backwards, which it reads in its own way."""
     axes = [axis for axis, entry in enumerate(_without_new(given)) if _backward(entry)]
@@ -198,7 +202,7 @@ def _backward(entry: Any) -> bool:
     return isinstance(entry, slice) and entry.step is not None and entry.step < 0
 
 
-def _turned(array: Any, axis: int, turn: slice) -> da.Array:
+def _turned(array: da.Array, axis: int, turn: slice) -> da.Array:
     """Take a slice that goes backwards along one axis.
 
     Dask finds elements where ``[-9::-1]`` of 5 has none, and none, or no chunks that add up, where
@@ -222,7 +226,7 @@ def _forward(picked: range) -> slice:
 
 
 def _picked(
-    array: Any, selection: Selection, entries: list[Any], by_dask: Callable[[Any], da.Array]
+    array: da.Array, selection: Selection, entries: list[Any], by_dask: Callable[[Any], da.Array]
 ) -> da.Array | None:
     """Take one entry per axis, by reading less or by slicing chunks that others may share."""
     outer = array.ndim - selection.inner_ndim
@@ -258,7 +262,7 @@ def _whole(entry: Any) -> bool:
     return isinstance(entry, slice) and entry == slice(None)
 
 
-def _one_field(array: Any, selection: Selection, field: str) -> da.Array | None:
+def _one_field(array: da.Array, selection: Selection, field: str) -> da.Array | None:
     """Read one field of a structured array, without the rest where that can be skipped."""
     if selection.field is not None or field not in (selection.source.dtype.names or ()):
         return None

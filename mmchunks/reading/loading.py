@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike
+    from typing_extensions import Buffer
 
-    from mmchunks.files.layout import Block, Order, Region
+    from mmchunks.files.layout import Array, Block, Index, Order, Region
     from mmchunks.files.sources import File, Source
 
 __all__ = ["load", "load_raw", "to_device"]
@@ -27,11 +28,11 @@ __all__ = ["load", "load_raw", "to_device"]
 
 def load(
     path: File,
-    region: Any = None,
+    region: Index = None,
     *,
     device: str = "auto",
     io: str = "auto",
-    out: Any = None,
+    out: Array | None = None,
 ) -> Any:
     """Read a ``.npy`` file, or a region of it, as one array.
 
@@ -89,13 +90,13 @@ def load_raw(
     path: File,
     dtype: DTypeLike,
     shape: int | Sequence[int] | None = None,
-    region: Any = None,
+    region: Index = None,
     *,
     offset: int = 0,
     order: Order = "C",
     device: str = "auto",
     io: str = "auto",
-    out: Any = None,
+    out: Array | None = None,
 ) -> Any:
     """Read a flat binary file, or a region of it, as one array.
 
@@ -147,7 +148,7 @@ def load_raw(
     return _load(source, region, device=device, io=io, out=out)
 
 
-def to_device(buffer: Any, dtype: DTypeLike | None = None, *, device: str = "auto") -> Any:
+def to_device(buffer: Buffer, dtype: DTypeLike | None = None, *, device: str = "auto") -> Any:
     r"""Show the bytes of a buffer as an array on a device.
 
     Parameters
@@ -190,7 +191,7 @@ def to_device(buffer: Any, dtype: DTypeLike | None = None, *, device: str = "aut
     return stored if samples is None else samples.decode(stored, np)
 
 
-def _load(source: Source, index: Any, *, device: str, io: str, out: Any) -> Any:
+def _load(source: Source, index: Index, *, device: str, io: str, out: Any) -> Any:
     region = source.layout.region(index)
     if _device(device, out) == "gpu":
         return uploading.gpu_block(source, region, io=io, out=out)
@@ -201,7 +202,7 @@ def _load(source: Source, index: Any, *, device: str, io: str, out: Any) -> Any:
     return out
 
 
-def _check_out(source: Source, region: Region, out: Any) -> None:
+def _check_out(source: Source, region: Region, out: object) -> None:
     if not isinstance(out, np.ndarray):
         msg = f'{source.path}: out is a {type(out).__name__}; device="cpu" fills a numpy.ndarray'
         raise LayoutError(msg)
@@ -223,18 +224,18 @@ def _check_out(source: Source, region: Region, out: Any) -> None:
         raise LayoutError(msg)
 
 
-def _bytes(buffer: Any) -> np.ndarray[Any, Any]:
+def _bytes(buffer: Buffer) -> Block:
     # Arrays are viewed, not exported: dates have no buffer format, and Fortran order is no gap.
     if isinstance(buffer, np.ndarray) and buffer.flags.forc:
         return np.asarray(buffer).ravel("K").view(np.uint8)
     try:
-        return np.frombuffer(buffer, np.uint8)
+        return np.frombuffer(memoryview(buffer), np.uint8)
     except (BufferError, ValueError) as error:
         msg = f"a {type(buffer).__name__} cannot be shown as bytes, {error}; copy it first"
         raise LayoutError(msg) from error
 
 
-def _device(device: str, out: Any) -> Literal["cpu", "gpu"]:
+def _device(device: str, out: object) -> Literal["cpu", "gpu"]:
     """Choose the device; an array that is to be filled has one."""
     if device == "auto" and out is not None:
         return "gpu" if transfers.on_device(out) else "cpu"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import DeviceError
 from mmchunks.gpu import devices, ring
@@ -21,8 +21,8 @@ from mmchunks.planning import making
 from mmchunks.planning.grammar import parse_nbytes
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from mmchunks.files.layout import DType
+    from mmchunks.planning.grammar import Chunks
     from mmchunks.planning.plans import Plan
     from mmchunks.reading.selection import Selection
 
@@ -32,7 +32,11 @@ _LEAST_NBYTES = 2**16  # below, the task costs more than its bytes
 
 
 def fitting_plan(
-    selection: Selection, chunks: Any, *, align: str | int | None, device_memory: int | str | None
+    selection: Selection,
+    chunks: Chunks,
+    *,
+    align: str | int | None,
+    device_memory: int | str | None,
 ) -> Plan:
     """Cut a file into chunks that the device of a selection can hold.
 
@@ -152,7 +156,7 @@ def device_nbytes(device_memory: int | str | None) -> int:
     return operator.index(device_memory)
 
 
-def _turning_nbytes(dtype: np.dtype[Any]) -> int:
+def _turning_nbytes(dtype: DType) -> int:
     """Count the bytes on the device in which a task turns big-endian numbers around."""
     return ring.RING.slot_nbytes if device_form(dtype).word > 1 else 0
 

@@ -22,7 +22,7 @@ from mmchunks.reading.opening import waiting
 from mmchunks.reading.pagecache import resident_fraction
 
 if TYPE_CHECKING:
-    from mmchunks.files.layout import Block, Region
+    from mmchunks.files.layout import Block, Index, Region
     from mmchunks.files.sources import Source
 
 __all__ = ["block", "explain", "fill", "route"]
@@ -156,7 +156,7 @@ def route(source: Source, fd: int, region: Region, *, io: str) -> routes.Route:
     )
 
 
-def explain(source: Source, region: Any = None, *, device: str = "auto", io: str = "auto") -> str:
+def explain(source: Source, region: Index = None, *, device: str = "auto", io: str = "auto") -> str:
     """Say by which way a region would come into memory now, and why.
 
     Parameters

@@ -24,14 +24,16 @@ from mmchunks.gpu.forms import device_form
 from mmchunks.reading import regions, uploading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from mmchunks.files.layout import Region
+    from mmchunks.files.layout import Block, DType, Region
     from mmchunks.files.sources import Source
 
 __all__ = ["Pick", "Selection", "select"]
 
-Pick: TypeAlias = "int | range | np.ndarray[Any, np.dtype[np.intp]]"
+_Places: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
+Pick: TypeAlias = "int | range | _Places"
+Entry: TypeAlias = "int | slice | _Places"
 
 # Picks whose neighbours lie at least this far apart are read one by one; closer ones together, with
 # the gaps between them. A read of 64 KiB from the page cache takes about as long as the call itself.
@@ -61,7 +63,7 @@ class Selection:
     """Where blocks are made: ``"cpu"`` or ``"gpu"``."""
 
     @property
-    def _element(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    def _element(self) -> tuple[DType, tuple[int, ...]]:
         """Dtype and inner shape of one selected element, as it arrives on the device.
 
         A sub-array field has an inner shape, and so have the bytes that a GPU gets of what it
@@ -74,7 +76,7 @@ class Selection:
         return form.dtype, dtype.shape + form.tail
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Type of one element, as it arrives on the device."""
         return self._element[0]
 
@@ -94,7 +96,7 @@ class Selection:
         """Number of trailing axes that belong to each element (see `shape`)."""
         return len(self._element[1])
 
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
+    def __dask_tokenize__(self) -> tuple[object, ...]:
         return (
             "mmchunks.Selection",
             self.source.__dask_tokenize__(),
@@ -104,7 +106,7 @@ class Selection:
             self.device,
         )
 
-    def narrowed(self, index: tuple[Any, ...]) -> Selection:
+    def narrowed(self, index: Sequence[Entry]) -> Selection:
         """Take less of every axis that is left.
 
         Parameters
@@ -198,14 +200,14 @@ def select(source: Source, *, field: str | None, io: str, device: str) -> Select
     return Selection(source=source, picks=picks, field=field, io=io, device=device)
 
 
-def _take(pick: range | np.ndarray[Any, Any], entry: Any) -> Pick:
+def _take(pick: range | Block, entry: Entry) -> Pick:
     """Index a pick; a list of numbers makes an array of it."""
     if isinstance(entry, slice):
         return pick[entry]
     if not isinstance(entry, np.ndarray):
         return int(pick[entry])
     if isinstance(pick, np.ndarray):
-        taken: np.ndarray[Any, np.dtype[np.intp]] = pick[entry]
+        taken: _Places = pick[entry]
         return taken
     entry = np.where(entry < 0, entry + len(pick), entry)
     if entry.size and not 0 <= entry.min() <= entry.max() < len(pick):
@@ -225,18 +227,19 @@ def _cover(pick: Pick) -> slice:
     return slice(int(pick.min()), int(pick.max()) + 1)
 
 
-def _within(pick: Pick, cover: slice) -> Any:
+def _within(pick: Pick, cover: slice) -> Entry | None:
     """Index of the pick inside what was read around it; None when it is all of that."""
     if isinstance(pick, int):
         return 0
     if isinstance(pick, np.ndarray):
-        return pick - cover.start
+        moved: _Places = pick - cover.start
+        return moved
     if len(pick) < 2 or pick.step == 1:
         return None
     return slice(None, None, pick.step)
 
 
-def _neighbours(pick: Any) -> Iterator[Pick]:
+def _neighbours(pick: Pick) -> Iterator[Pick]:
     """Split picks into stretches that climb by one, in their own order."""
     numbers = np.asarray(pick, dtype=np.intp)
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1

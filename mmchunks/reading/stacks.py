@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import LayoutError
 from mmchunks.files.sources import MAX_HEADER_NBYTES, Fillable, Source, name_of
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     import dask.array as da
 
     from mmchunks.files.sources import File
+    from mmchunks.planning.grammar import Chunks
 
 __all__ = ["from_npy_stack"]
 
 
 def from_npy_stack(
     paths: File | Sequence[File],
-    chunks: Any = "auto",
+    chunks: Chunks = "auto",
     *,
     axis: int = 0,
     new_axis: bool = False,

@@ -34,10 +34,11 @@ from mmchunks.reading.trials import Trials
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mmchunks.files.layout import Region, Subarray
+    from mmchunks.files.layout import Array, Block, DType, Region, Subarray
     from mmchunks.files.raw import Samples
     from mmchunks.files.runs import Runs
     from mmchunks.files.sources import Source
+    from mmchunks.gpu.cupytypes import CuArray
 
 __all__ = ["Way", "gpu_block", "gpu_bytes", "gpu_field", "gpu_way"]
 
@@ -73,7 +74,7 @@ _WAYS = {
 _READERS = {"pread": 2, "direct": 1, "mmap": 2, "gds": 1}  # where nothing was tried
 
 
-def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
+def gpu_block(source: Source, region: Region, *, io: str, out: CuArray | None) -> Array:
     """Bring one region onto the GPU of this process.
 
     Parameters
@@ -119,27 +120,29 @@ def gpu_block(source: Source, region: Region, *, io: str, out: Any) -> Any:
         return block
 
 
-def _decoded(source: Source, samples: Samples, region: Region, io: str, out: Any) -> Any:
+def _decoded(
+    source: Source, samples: Samples, region: Region, io: str, out: CuArray | None
+) -> Array:
     """Bring samples, and decode them."""
     if out is not None:
         shape, gpu = source.layout[region].shape, devices.place()
         transfers.check_out(out, shape, samples.result, gpu)
     stored = gpu_block(dataclasses.replace(source, samples=None), region, io=io, out=None)
-    block = _decode(stored, samples)
+    block: CuArray = _decode(stored, samples)
     if out is None:
         return block
     out[...] = block
     return out
 
 
-def _decode(block: Any, samples: Samples) -> Any:
+def _decode(block: Array, samples: Samples) -> Any:
     """Turn stored samples into numbers, on their device."""
     cupy = devices.cupy_module()
     stored = Fields(block, samples.stored, cupy) if samples.stored.names else block
     return samples.decode(stored, cupy)
 
 
-def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any], samples: Samples | None) -> Any:
+def gpu_bytes(memory: Block, dtype: DType, samples: Samples | None) -> Array:
     """Bring bytes of this host onto the GPU of this process, as an array of one axis.
 
     Parameters
@@ -161,7 +164,7 @@ def gpu_bytes(memory: np.ndarray[Any, Any], dtype: np.dtype[Any], samples: Sampl
     return block if samples is None else _decode(block, samples)
 
 
-def gpu_field(block: Any, dtype: np.dtype[Any], name: str) -> Any:
+def gpu_field(block: CuArray, dtype: DType, name: str) -> Array:
     """Take one field out of the bytes that `gpu_block` brought of structured elements.
 
     Parameters
@@ -249,7 +252,7 @@ def _try(path: str, fd: int, subarray: Subarray, way: Way, start: int) -> float:
         offset = subarray.span.offset + start
         direct = gds.plan_direct(path, offset, _TRIAL_NBYTES, PAGE)
 
-    def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> Any:
+    def bring(fill: Callable[[int, memoryview], None], direct: gds.DirectRead | None) -> CuArray:
         shape, dtype = (_TRIAL_NBYTES,), np.dtype("u1")
         return transfers.upload(
             _TRIAL_NBYTES, fill, shape, dtype, "C", readers=way.readers, direct=direct
@@ -268,9 +271,9 @@ def _upload(
     fd: int,
     subarray: Subarray,
     way: Way,
-    out: Any,
+    out: CuArray | None,
     edges: list[tuple[int, bytes]],
-) -> Any:
+) -> CuArray:
     nbytes = subarray.nbytes
     direct = None
     if way.io == "gds":
@@ -324,5 +327,5 @@ def _fill_direct(fd: int, offset: int, start: int, memory: memoryview) -> None:
     read_region(fd, whole, out, direct=True, threads=1, piece_nbytes=memory.nbytes)
 
 
-def _fill_mapped(data: np.ndarray[Any, Any], start: int, memory: memoryview) -> None:
+def _fill_mapped(data: Block, start: int, memory: memoryview) -> None:
     np.frombuffer(memory, np.uint8)[:] = data[start : start + memory.nbytes]

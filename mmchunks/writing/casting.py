@@ -17,12 +17,12 @@ from mmchunks.files.indexing import split_index
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmchunks.files.layout import Block, DType, Region, Subarray
+    from mmchunks.files.layout import Block, DType, Index, Region, Subarray
 
 __all__ = ["as_array", "castable", "check_cast", "fitted", "slabs", "split_region"]
 
 
-def split_region(index: Any, shape: tuple[int, ...]) -> tuple[Region, tuple[int | slice, ...]]:
+def split_region(index: Index, shape: tuple[int, ...]) -> tuple[Region, tuple[int | slice, ...]]:
     """Split an index without steps into its region, and what drops the axes of its integers.
 
     Parameters

@@ -12,7 +12,7 @@ import xxhash
 from mmchunks.errors import JournalError
 
 if TYPE_CHECKING:
-    import numpy as np
+    from mmchunks.files.layout import Block
 
 __all__ = ["Checksum"]
 
@@ -50,7 +50,7 @@ class Checksum:
             raise JournalError(msg)
         self._state = _ALGORITHMS[self._algorithm]()
 
-    def update(self, data: bytes | np.ndarray[Any, Any]) -> None:
+    def update(self, data: bytes | Block) -> None:
         """Take in the next piece."""
         self._state.update(data)
 

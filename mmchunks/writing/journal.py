@@ -34,7 +34,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mmchunks.errors import JournalError, os_error
 from mmchunks.writing.durable import claim, litter, making, refusal, sync_folder, write_new
@@ -45,7 +45,7 @@ from mmchunks.writing.locks import owned, require_owner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmchunks.writing.journallines import Line
+    from mmchunks.writing.journallines import Form, Json, Line, Settings
     from mmchunks.writing.locks import Owner
 
 __all__ = ["Journal", "Writer"]
@@ -81,7 +81,7 @@ class Journal:
         return Path(f"{self.path}.mmchunks")
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: dict[str, Any]) -> Journal:
+    def create(cls, path: str | os.PathLike[str], settings: Settings) -> Journal:
         """Begin a journal; it appears with its settings inside, or not at all.
 
         Parameters
@@ -146,9 +146,9 @@ class Journal:
         return journal
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """What `create` was given, but for the scenarios."""
-        settings: dict[str, Any] = self._json("plan.json", _PLAN_NBYTES)
+        settings: Settings = self._json("plan.json", _PLAN_NBYTES)
         try:
             check_settings(settings)
         except (ValueError, KeyError, TypeError) as error:
@@ -157,11 +157,12 @@ class Journal:
         return settings
 
     @cached_property
-    def scenarios(self) -> Any:
+    def scenarios(self) -> Form:
         """The scenarios that `create` was given."""
-        return self._json("scenarios.json", None)
+        scenarios: Form = self._json("scenarios.json", None)
+        return scenarios
 
-    def _json(self, name: str, most_nbytes: int | None) -> Any:
+    def _json(self, name: str, most_nbytes: int | None) -> Json:
         file = self.folder / name
         try:
             return json.loads(_read(file, most_nbytes))
@@ -437,7 +438,7 @@ def _entries(file: Path, text: bytes) -> Iterator[Entry]:
             raise JournalError(msg)
 
 
-def _entry(form: dict[str, Any]) -> Entry:
+def _entry(form: Form) -> Entry:
     """Read one entry; what it says in forms of a later version is left out."""
     host, pid, when = form["host"], form["pid"], form["time"]
     if not (isinstance(host, str) and type(pid) is int and type(when) in {int, float}):

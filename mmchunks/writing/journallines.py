@@ -33,7 +33,9 @@ __all__ = [
     "Forgotten",
     "Form",
     "Fragment",
+    "Json",
     "Line",
+    "Settings",
     "Settled",
     "as_box",
     "box_text",
@@ -48,8 +50,14 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 Fragment: TypeAlias = tuple[int, bytes]
 """Where bytes belong in the file, and the bytes."""
 
+Json: TypeAlias = Any
+"""Whatever a file said in JSON; nothing is known of it before it was looked at."""
+
 Form: TypeAlias = dict[str, Any]
 """What JSON holds of a line."""
+
+Settings: TypeAlias = dict[str, Any]
+"""What JSON holds of the work: what it fills, of what shape, by which calls; see `check_settings`."""
 
 
 class Began(NamedTuple):
@@ -209,7 +217,7 @@ def read_line(form: Form) -> Line | None:
     return None
 
 
-def check_settings(settings: Any) -> None:
+def check_settings(settings: Json) -> None:
     """Check the settings of a journal as far as they say what they are about.
 
     Raises
@@ -326,7 +334,7 @@ _READERS: dict[str, Callable[[Form], Line]] = {
 }
 
 
-def _box(name: str, value: Any) -> Box:
+def _box(name: str, value: Json) -> Box:
     box = tuple([tuple(pair) if type(pair) is list else () for pair in _list(name, value)])
     sound = all(
         len(pair) == 2 and type(pair[0]) is int and type(pair[1]) is int and 0 <= pair[0] <= pair[1]
@@ -336,7 +344,7 @@ def _box(name: str, value: Any) -> Box:
     return box
 
 
-def _fragment(value: Any) -> Fragment:
+def _fragment(value: Json) -> Fragment:
     _require(type(value) is list and len(value) == 2, "fragments", value, "an offset and bytes")
     offset, text = value
     try:
@@ -346,17 +354,17 @@ def _fragment(value: Any) -> Fragment:
         raise ValueError(msg) from None
 
 
-def _list(name: str, value: Any) -> list[Any]:
+def _list(name: str, value: Json) -> list[Json]:
     _require(type(value) is list, name, value, "a list")
     return value  # type: ignore[no-any-return]
 
 
-def _dict(name: str, value: Any) -> dict[str, Any]:
+def _dict(name: str, value: Json) -> Form:
     _require(type(value) is dict, name, value, "an object")
     return value  # type: ignore[no-any-return]
 
 
-def _whole(name: str, value: Any) -> int:
+def _whole(name: str, value: Json) -> int:
     _require(type(value) is int and value >= 0, name, value, "a whole number")
     return value  # type: ignore[no-any-return]
 
@@ -366,17 +374,17 @@ def _known(name: str, form: Form) -> int | None:
     return None if value is None else _whole(name, value)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Json) -> float:
     _require(type(value) in {int, float}, name, value, "a number")
     return value  # type: ignore[no-any-return]
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: Json) -> str:
     _require(type(value) is str, name, value, "text")
     return value  # type: ignore[no-any-return]
 
 
-def _require(sound: bool, name: str, value: Any, wanted: str) -> None:
+def _require(sound: bool, name: str, value: Json, wanted: str) -> None:
     if not sound:
         shown = repr(value)
         msg = f"{name} is {shown if len(shown) <= 60 else shown[:57] + '...'}, not {wanted}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mmchunks.planning.ranges import count, missing
 from mmchunks.writing.journallines import Began, Done, Ended, Entry, Failed, Forgotten, Settled
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mmchunks.planning.ranges import Rows
-    from mmchunks.writing.journallines import Box, Line
+    from mmchunks.writing.journallines import Box, Line, Settings
 
 __all__ = ["Ledger", "Outlook", "forgetting", "outstanding"]
 
@@ -203,7 +203,7 @@ class Outlook(NamedTuple):
         return self.total - count(self.left) - count(self.waiting)
 
 
-def outstanding(settings: dict[str, Any], ledger: Ledger) -> Outlook:
+def outstanding(settings: Settings, ledger: Ledger) -> Outlook:
     """Say what a journal counts, how many of them there are, and which are not done.
 
     Examples

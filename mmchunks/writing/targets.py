@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from mmchunks.files.layout import Block, Bytes, Order, Subarray
+    from mmchunks.files.layout import Block, Bytes, DType, Index, Order, Subarray
     from mmchunks.files.sources import File
+    from mmchunks.planning.grammar import Chunks
     from mmchunks.writing.journallines import Fragment
     from mmchunks.writing.pages import Output
 
@@ -76,7 +77,7 @@ class Target:
     array([-1.,  1.,  1., -1.], dtype=float32)
     """
 
-    def __init__(self, source: Source, chunks: Any) -> None:
+    def __init__(self, source: Source, chunks: Chunks) -> None:
         self.source = source
         """The same file, to read: its layout and its identity."""
         self.chunks = chunks
@@ -105,7 +106,7 @@ class Target:
         return self.source.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Type of one element, as stored."""
         return self.source.dtype
 
@@ -126,11 +127,11 @@ class Target:
             local=self.local,
         )
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         region, pick = split_index(index, self.shape)
         return self._read(self.layout[region])[pick]
 
-    def __setitem__(self, index: Any, block: Any) -> None:
+    def __setitem__(self, index: Index, block: Any) -> None:
         subarray, block = self._fitted(index, block)
         if not self.local:
             self._caution(subarray)
@@ -154,7 +155,7 @@ class Target:
         """
         self._handle.flush()
 
-    def write_chunk(self, index: Any, block: Any) -> Done:
+    def write_chunk(self, index: Index, block: Any) -> Done:
         """Write one region so that it is durable when this returns; for many writers at once.
 
         Parameters
@@ -213,7 +214,7 @@ class Target:
             pages.flush(output)
         return count
 
-    def checksum(self, index: Any, like: str, *, fragments: Iterable[Fragment] = ()) -> str:
+    def checksum(self, index: Index, like: str, *, fragments: Iterable[Fragment] = ()) -> str:
         """Read a region, and compute the checksum that `write_chunk` would return for it.
 
         Parameters
@@ -233,7 +234,7 @@ class Target:
         return str(checksum)
 
     @contextmanager
-    def map(self, index: Any) -> Iterator[Block]:
+    def map(self, index: Index) -> Iterator[Block]:
         """Fill a region in place; durable when the block ends.
 
         The view is memory of its own, read from the file and written back at the end: that is five
@@ -264,7 +265,7 @@ class Target:
             self._write(output, subarray, view, exact=True, seen=_ignore)
             pages.flush(output)
 
-    def empty(self, index: Any) -> Block:
+    def empty(self, index: Index) -> Block:
         """Take memory for a region, uninitialised, that `write_chunk` need not copy."""
         region, pick = split_region(index, self.shape)
         block: Block = _room(self.layout[region])[(*pick, ...)]
@@ -285,7 +286,7 @@ class Target:
             )
         return block
 
-    def _fitted(self, index: Any, block: Any) -> tuple[Subarray, Block]:
+    def _fitted(self, index: Index, block: Any) -> tuple[Subarray, Block]:
         """Bring a block into the shape of its region, by views only."""
         region, pick = split_region(index, self.shape)
         try:
@@ -350,7 +351,7 @@ def create_npy(
     shape: int | Sequence[int],
     dtype: DTypeLike,
     *,
-    chunks: Any = "auto",
+    chunks: Chunks = "auto",
     order: Order = "C",
     fill_value: Any = None,
     align: int | str | None = "auto",
@@ -482,7 +483,7 @@ def _room(subarray: Subarray) -> Block:
     return dense(pages.aligned(room, subarray.nbytes, subarray.span.offset), subarray)
 
 
-def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
+def _element(value: Any, dtype: DType, path: str) -> bytes:
     """Give the bytes of one element that holds `value`."""
     array = as_array(transfers.on_host(value), dtype)
     if array.ndim:
@@ -491,7 +492,7 @@ def _element(value: Any, dtype: np.dtype[Any], path: str) -> bytes:
     return array.astype(dtype, casting="same_kind").tobytes()
 
 
-def _taken(block: Any, dtype: np.dtype[Any]) -> Any:
+def _taken(block: Any, dtype: DType) -> Any:
     """Take what a user assigns: where it is on a GPU, else in the memory of this host."""
     if not transfers.on_device(block):
         return as_array(block, dtype)
